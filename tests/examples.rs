@@ -20,12 +20,12 @@ use redbolt_test_servers::{Reply, Server, servers};
 
 #[test]
 fn blocking_runs_on_embedded_nodes() {
-    tells_of_blocking(&run("blocking", &[]));
+    checks_blocking(&run("blocking", &[]));
 }
 
 #[test]
 fn blocking_runs_on_real_nodes() {
-    tells_of_blocking(&run("blocking", &arguments(&servers(3))));
+    checks_blocking(&run("blocking", &arguments(&servers(3))));
 }
 
 #[test]
@@ -39,13 +39,13 @@ fn blocking_says_why_there_is_no_lock() {
 
 #[test]
 fn a_host_s_own_loop_serves_on_embedded_nodes() {
-    tells_of_the_loop(&run("own_mio_loop", &[]));
+    checks_the_loop(&run("own_mio_loop", &[]));
 }
 
 #[test]
 fn a_host_s_own_loop_serves_on_real_nodes() {
     let servers = servers(3);
-    tells_of_the_loop(&run("own_mio_loop", &arguments(&servers)));
+    checks_the_loop(&run("own_mio_loop", &arguments(&servers)));
     // The locks held at the end are released.
     for server in &servers {
         assert_eq!(server.cmd("EXISTS redbolt-example"), Reply::Int(0));
@@ -54,13 +54,13 @@ fn a_host_s_own_loop_serves_on_real_nodes() {
 
 #[test]
 fn a_foreign_epoll_loop_runs_jobs_on_embedded_nodes() {
-    tells_of_the_jobs(&run("own_epoll_fd", &[]));
+    checks_the_jobs(&run("own_epoll_fd", &[]));
 }
 
 #[test]
 fn a_foreign_epoll_loop_runs_jobs_on_real_nodes() {
     let servers = servers(3);
-    tells_of_the_jobs(&run("own_epoll_fd", &arguments(&servers)));
+    checks_the_jobs(&run("own_epoll_fd", &arguments(&servers)));
     for server in &servers {
         assert_eq!(server.cmd("EXISTS redbolt-example-job"), Reply::Int(0));
     }
@@ -68,13 +68,13 @@ fn a_foreign_epoll_loop_runs_jobs_on_real_nodes() {
 
 #[test]
 fn tasks_of_tokio_share_a_driver_on_embedded_nodes() {
-    tells_of_the_tasks(&run("tokio_driver", &[]));
+    checks_the_tasks(&run("tokio_driver", &[]));
 }
 
 #[test]
 fn tasks_of_tokio_share_a_driver_on_real_nodes() {
     let servers = servers(3);
-    tells_of_the_tasks(&run("tokio_driver", &arguments(&servers)));
+    checks_the_tasks(&run("tokio_driver", &arguments(&servers)));
     for server in &servers {
         assert_eq!(server.cmd("EXISTS redbolt-example-tokio"), Reply::Int(0));
     }
@@ -82,13 +82,13 @@ fn tasks_of_tokio_share_a_driver_on_real_nodes() {
 
 #[test]
 fn a_leader_is_followed_by_another_on_embedded_nodes() {
-    tells_of_the_leaders(&run("leader", &[]));
+    checks_the_leaders(&run("leader", &[]));
 }
 
 #[test]
 fn a_leader_is_followed_by_another_on_real_nodes() {
     let servers = servers(3);
-    tells_of_the_leaders(&run("leader", &arguments(&servers)));
+    checks_the_leaders(&run("leader", &arguments(&servers)));
     for server in &servers {
         assert_eq!(server.cmd("EXISTS redbolt-example-leader"), Reply::Int(0));
     }
@@ -96,13 +96,13 @@ fn a_leader_is_followed_by_another_on_real_nodes() {
 
 #[test]
 fn ten_of_many_hosts_work_at_once_on_embedded_nodes() {
-    tells_of_the_workers(&run("workers", &[]));
+    checks_the_workers(&run("workers", &[]));
 }
 
 #[test]
 fn ten_of_many_hosts_work_at_once_on_real_nodes() {
     let servers = servers(3);
-    tells_of_the_workers(&run("workers", &arguments(&servers)));
+    checks_the_workers(&run("workers", &arguments(&servers)));
     for server in &servers {
         assert_eq!(server.cmd("EXISTS redbolt-example-workers"), Reply::Int(0));
     }
@@ -110,13 +110,13 @@ fn ten_of_many_hosts_work_at_once_on_real_nodes() {
 
 #[test]
 fn a_cache_is_rebuilt_by_one_and_read_by_all_on_embedded_nodes() {
-    tells_of_the_cache(&run("cache", &[]));
+    checks_the_cache(&run("cache", &[]));
 }
 
 #[test]
 fn a_cache_is_rebuilt_by_one_and_read_by_all_on_real_nodes() {
     let servers = servers(3);
-    tells_of_the_cache(&run("cache", &arguments(&servers)));
+    checks_the_cache(&run("cache", &arguments(&servers)));
     for server in &servers {
         assert_eq!(server.cmd("EXISTS redbolt-example-cache"), Reply::Int(0));
     }
@@ -124,13 +124,13 @@ fn a_cache_is_rebuilt_by_one_and_read_by_all_on_real_nodes() {
 
 #[test]
 fn a_late_write_is_fenced_on_embedded_nodes() {
-    tells_of_the_late_write(&run("fenced_write", &[]));
+    checks_the_late_write(&run("fenced_write", &[]));
 }
 
 #[test]
 fn a_late_write_is_fenced_on_real_nodes() {
     let servers = servers(3);
-    tells_of_the_late_write(&run("fenced_write", &arguments(&servers)));
+    checks_the_late_write(&run("fenced_write", &arguments(&servers)));
     for server in &servers {
         assert_eq!(server.cmd("EXISTS redbolt-example-fenced"), Reply::Int(0));
     }
@@ -138,13 +138,13 @@ fn a_late_write_is_fenced_on_real_nodes() {
 
 #[test]
 fn threads_share_an_engine_on_embedded_nodes() {
-    tells_of_the_engine(&run("engine", &[]));
+    checks_the_engine(&run("engine", &[]));
 }
 
 #[test]
 fn threads_share_an_engine_on_real_nodes() {
     let servers = servers(3);
-    tells_of_the_engine(&run("engine", &arguments(&servers)));
+    checks_the_engine(&run("engine", &arguments(&servers)));
     for server in &servers {
         assert_eq!(server.cmd("EXISTS redbolt-example-engine"), Reply::Int(0));
     }
@@ -152,13 +152,13 @@ fn threads_share_an_engine_on_real_nodes() {
 
 #[test]
 fn tasks_await_locks_on_embedded_nodes() {
-    tells_of_tokio(&run("tokio", &[]));
+    checks_tokio(&run("tokio", &[]));
 }
 
 #[test]
 fn tasks_await_locks_on_real_nodes() {
     let servers = servers(3);
-    tells_of_tokio(&run("tokio", &arguments(&servers)));
+    checks_tokio(&run("tokio", &arguments(&servers)));
     for server in &servers {
         // Only the restart guard of the node is left.
         assert_eq!(server.cmd("DBSIZE"), Reply::Int(1));
@@ -168,14 +168,14 @@ fn tasks_await_locks_on_real_nodes() {
 #[test]
 fn metrics_are_served_on_embedded_nodes() {
     let end = run("metrics", &[]);
-    tells_of_metrics(&end);
+    checks_metrics(&end);
     let stopped = "Warning: node 1 127.0.0.1:";
     assert!(end.errors.lines().any(|line| line.starts_with(stopped)), "{end:?}");
 }
 
 #[test]
 fn metrics_are_served_on_real_nodes() {
-    tells_of_metrics(&run("metrics", &arguments(&servers(3))));
+    checks_metrics(&run("metrics", &arguments(&servers(3))));
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_wrong_command_line_shows_the_right_one() {
     }
 }
 
-fn tells_of_blocking(end: &End) {
+fn checks_blocking(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let lines = [
         "2 of 3 nodes make a lock",
@@ -213,7 +213,7 @@ fn tells_of_blocking(end: &End) {
 }
 
 /// The same story twice; only the store differs.
-fn tells_of_the_late_write(end: &End) {
+fn checks_the_late_write(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let hand_over = [
         "  slow holds the lock, with token ",
@@ -233,7 +233,7 @@ fn tells_of_the_late_write(end: &End) {
     assert!(tokens.len() == 4 && tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
-fn tells_of_the_engine(end: &End) {
+fn checks_the_engine(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     for thread in 1..=4 {
         says_in_order(end, &[&format!("thread {thread} holds it for ")]);
@@ -252,7 +252,7 @@ fn tells_of_the_engine(end: &End) {
 }
 
 /// Three jobs, one after the other, and the log of their grants.
-fn tells_of_tokio(end: &End) {
+fn checks_tokio(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let lines: Vec<&str> = end.output.lines().collect();
     for pair in lines[..6].chunks(2) {
@@ -266,7 +266,7 @@ fn tells_of_tokio(end: &End) {
     assert!(end.errors.contains("ERROR") && end.errors.contains("lock lost: "), "{end:?}");
 }
 
-fn tells_of_the_loop(end: &End) {
+fn checks_the_loop(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let lines = ["ann < GRANTED", "ann < STATUS ", "ben < GRANTED", "ann < REFUSED"];
     let reported = ["a client elsewhere has it", "ann < STATUS told of changes", "ann < GRANTED"];
@@ -274,7 +274,7 @@ fn tells_of_the_loop(end: &End) {
 }
 
 /// Each job outlasts the TTL of its lock, and the second job of a name follows the first.
-fn tells_of_the_jobs(end: &End) {
+fn checks_the_jobs(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let (first, second) =
         ("ann < RUNNING redbolt-example-job", "ben < RUNNING redbolt-example-job");
@@ -283,7 +283,7 @@ fn tells_of_the_jobs(end: &End) {
 }
 
 /// Each begins and ends before another begins.
-fn tells_of_the_tasks(end: &End) {
+fn checks_the_tasks(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let lines: Vec<&str> = end.output.lines().collect();
     assert_eq!(lines.len(), 10, "{end:?}");
@@ -293,7 +293,7 @@ fn tells_of_the_tasks(end: &End) {
     }
 }
 
-fn tells_of_the_leaders(end: &End) {
+fn checks_the_leaders(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     // Each in its own thread: the second can be done before the first has printed its last line.
     says_in_order(
@@ -311,7 +311,7 @@ fn tells_of_the_leaders(end: &End) {
     assert!(second > end.output.find("first stops"), "two leaders at once: {end:?}");
 }
 
-fn tells_of_the_workers(end: &End) {
+fn checks_the_workers(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let places = end.output.lines().filter(|line| line.contains(" works in place ")).count();
     assert_eq!(places, 25, "{end:?}");
@@ -319,7 +319,7 @@ fn tells_of_the_workers(end: &End) {
 }
 
 /// Each version is rebuilt once, by whom it may be.
-fn tells_of_the_cache(end: &End) {
+fn checks_the_cache(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let alone = ["first rebuilds", "first is Shared now", "second has read 1"];
     let refused = ["first is not alone, and goes on to read: Shared", "first rebuilds"];
@@ -331,7 +331,7 @@ fn tells_of_the_cache(end: &End) {
     assert_eq!(read, 8, "{end:?}");
 }
 
-fn tells_of_metrics(end: &End) {
+fn checks_metrics(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let lines = ["redbolt_grants_total 102", "redbolt_refusals_total{reason=\"contended\"} 1"];
     says_in_order(end, &[&lines[..], &["redbolt_node_asks_total{node=\"3\",address="]].concat());

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn one_holder_looks_the_same_on_all_nodes() {
+    fn one_holder_is_shown_alike_on_all_nodes() {
         let ours = held(&format!("{TOKEN}:web-1:77"));
         assert_eq!(ours.label.as_deref(), Some("web-1:77"));
         assert_eq!(ours, held("00112233445566778899aabbccddeeff1f:web-1:77"), "on another node");
@@ -458,7 +458,7 @@ mod tests {
 
     /// On another node the same holder may be among several.
     #[test]
-    fn whoever_shares_alone_looks_as_beside_others() {
+    fn a_single_reader_is_shown_as_one_of_several_is() {
         let state = recognise(format!("r:{TOKEN}:web-1:77").as_bytes());
         let KeyState::Shared(Sharers { holders, count: 1, remaining: None }) = state else {
             panic!("{state:?}")

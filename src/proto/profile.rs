@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_are_told_where_the_library_itself_listens() {
+    fn releases_are_published_where_the_library_itself_subscribes() {
         let of = |profile: Profile, name: &str| {
             let channels = profile.channels(name.as_bytes()).into_iter();
             let channels = channels.map(|channel| String::from_utf8(channel).unwrap());

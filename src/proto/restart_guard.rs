@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_s_word_stands_for_the_run_only() {
+    fn what_an_operator_has_confirmed_holds_for_one_run_only() {
         for restart_trust in [RestartTrust::Durable, RestartTrust::MarkerOnly] {
             let expected = Expected { restart_trust, ..expected() };
             assert_eq!(expected.judge(Some(b"-:30000:3:0")), Found::Ours);

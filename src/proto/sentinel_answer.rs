@@ -63,7 +63,7 @@ mod tests {
 
     /// The boot clock of a virtual machine that was stopped, and a time of day that was set back.
     #[test]
-    fn a_word_is_as_old_as_either_clock_shows() {
+    fn an_answer_is_as_old_as_either_clock_shows() {
         let asked_at =
             vouched_at(3, [(5, 900), (7, 300), (3, 500)].map(|(b, w)| reading(b, w)).into_iter());
         assert_eq!(asked_at, Some(reading(5, 500)));
@@ -93,7 +93,7 @@ mod tests {
 
     /// The clock of the client that counts a word may be slower than ours.
     #[test]
-    fn a_word_is_outlived_after_its_time_and_the_drift_of_clocks() {
+    fn an_answer_is_outlived_after_its_time_and_the_drift_of_clocks() {
         let drift = Drift { parts_per_million: 10_000 };
         let least = ANSWER_LASTS + Duration::from_millis(50 + 2);
         assert!(!is_outlived(least, drift));

@@ -430,7 +430,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_node_that_may_not_write_is_told_from_one_that_cannot_for_now() {
+    fn a_node_that_may_not_write_differs_from_one_that_cannot_for_now() {
         for cause in [Cause::DiskTrouble, Cause::NoReplicas, Cause::OutOfMemory] {
             assert!(cause.suspends_writes() && !cause.is_forbidden(), "{cause}");
         }

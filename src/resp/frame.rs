@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_nils_are_told_apart_and_from_nothing() {
+    fn the_two_nils_differ_from_each_other_and_from_nothing() {
         let empty = [Frame::Bulk(Bytes::new()), Frame::Array(vec![])];
         assert_eq!(frames(b"$-1\r\n*-1\r\n"), [Frame::NilBulk, Frame::NilArray]);
         assert_eq!(frames(b"$0\r\n\r\n*0\r\n"), empty);

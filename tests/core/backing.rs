@@ -90,7 +90,7 @@ fn a_bare_quorum_that_loses_a_node_is_no_quorum() {
 
 /// The quorum answers before the node that has lost the key.
 #[test]
-fn a_loss_that_is_heard_behind_the_verdict_shortens_the_lease() {
+fn a_loss_that_is_found_after_the_verdict_shortens_the_lease() {
     let (mut world, id) = uneven();
     world.delete(0, JOB);
     world.servers[0].delay = ms(20).as_nanos() as u64;
@@ -106,7 +106,7 @@ fn a_loss_that_is_heard_behind_the_verdict_shortens_the_lease() {
 /// The answer to a given-up extension says nothing about the present one. But a missing key is a
 /// fact, whatever request discovered it.
 #[test]
-fn a_loss_that_is_heard_in_a_later_round_shortens_the_lease() {
+fn a_loss_that_a_later_round_finds_shortens_the_lease() {
     let (mut world, id) = uneven();
     world.delete(0, JOB);
     world.servers[0].delay = ms(100).as_nanos() as u64;

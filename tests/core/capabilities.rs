@@ -491,7 +491,7 @@ fn many_first_asks_are_granted_in_one_flight() {
 
 /// It is looked at once a second, and each look takes a while.
 #[test]
-fn a_node_that_takes_no_writes_says_so_while_it_is_looked_at() {
+fn a_node_that_takes_no_writes_reports_it_while_it_is_being_read() {
     let mut world = World::new(1).warm();
     world.servers[0].delay = ms(10).as_nanos() as u64;
     take_no_writes(&mut world, 0, NOREPLICAS);
@@ -525,7 +525,7 @@ fn a_server_that_talks_nonsense_at_first_is_not_taken_for_a_port_for_tls() {
 
 /// The second refusal says something else.
 #[test]
-fn the_words_of_a_refusal_are_those_of_its_cause() {
+fn the_text_of_a_refusal_is_that_of_its_cause() {
     let mut world = lacking(World::new(1), 0, &["info", "eval"], Denial::Forbidden);
     world.run(ms(1));
     assert_eq!(world.state(0), NodeState::Down(Cause::NoPermission));

@@ -105,7 +105,7 @@ fn a_message_alone_wakes_where_nothing_is_tracked() {
 
 /// Redisson's channel of `job` is that of `{job}` as well.
 #[test]
-fn who_hears_a_channel_keeps_it_when_another_resource_has_the_same() {
+fn a_subscription_stays_when_another_resource_has_the_same_channel() {
     let mut world = world(1);
     forbid(&mut world, &[TRACKING]);
     world.foreign(b"{job}", &[60_000; 3]);
@@ -118,7 +118,7 @@ fn who_hears_a_channel_keeps_it_when_another_resource_has_the_same() {
 
 /// The minute is over after which tracking is tried again, and the connection that would be told still hears nothing.
 #[test]
-fn a_node_is_not_told_to_report_to_a_connection_that_may_not_hear_it() {
+fn a_node_does_not_track_for_a_connection_that_may_not_subscribe() {
     let mut world = world(1);
     world.foreign(b"job", &[600_000; 3]);
     forbid(&mut world, &[INVALIDATIONS]);
@@ -130,7 +130,7 @@ fn a_node_is_not_told_to_report_to_a_connection_that_may_not_hear_it() {
 }
 
 #[test]
-fn each_library_is_heard_where_it_tells() {
+fn each_library_is_subscribed_to_where_it_publishes() {
     let cases: [(Profile, &[u8], &[u8]); 4] = [
         (Profile::REDISSON, b"job", CHANNEL),
         (Profile::REDISSON_RW, b"job", b"redisson_rwlock:{job}"),
@@ -150,7 +150,7 @@ fn each_library_is_heard_where_it_tells() {
 
 /// Another of redbolt tells a registry whose key it does not know on all of its channels.
 #[test]
-fn what_is_told_on_several_channels_is_one_ask() {
+fn a_message_on_several_channels_leads_to_one_request() {
     let mut world = world(1);
     forbid(&mut world, &[TRACKING]);
     waits_as(&mut world, 0, Profile::SPRING, b"shop:eu:job");
@@ -186,7 +186,7 @@ fn sent(is_tracked: bool, is_notified: bool) -> (usize, usize) {
 
 /// A message that tells what a node has reported already is no reason to ask again, nor to look.
 #[test]
-fn a_release_that_is_reported_and_told_is_one_ask() {
+fn a_release_that_is_reported_and_published_is_one_request() {
     let (reported, both, published) = (sent(true, false), sent(true, true), sent(false, true));
     assert_eq!(both, reported);
     assert!((20..=21).contains(&both.0), "{both:?}");
@@ -195,7 +195,7 @@ fn a_release_that_is_reported_and_told_is_one_ask() {
 }
 
 #[test]
-fn a_library_is_heard_again_behind_a_lost_connection() {
+fn a_library_s_channel_is_subscribed_again_after_a_lost_connection() {
     for forbidden in [&[TRACKING][..], &[]] {
         let mut world = world(1);
         forbid(&mut world, forbidden);
@@ -212,7 +212,7 @@ fn a_library_is_heard_again_behind_a_lost_connection() {
 
 /// Nobody has heard it.
 #[test]
-fn what_was_told_while_the_connection_was_lost_is_seen() {
+fn a_message_that_was_missed_during_a_lost_connection_is_made_up_for() {
     let mut world = world(1);
     forbid(&mut world, &[TRACKING]);
     let id = waits(&mut world);
@@ -263,7 +263,7 @@ fn whoever_gives_up_behind_others_leaves_nothing() {
 }
 
 #[test]
-fn a_lock_that_does_not_wait_for_anybody_hears_nothing() {
+fn a_lock_that_does_not_wait_subscribes_to_nothing() {
     let mut world = World::with(3, 1, patient).warm();
     let request = LockRequest::new(b"job").format(Profile::REDISSON);
     let id = world.acquire(0, &request.clone().wait(Wait::Forever), &[]);
@@ -298,7 +298,7 @@ fn where_the_channel_is_forbidden_the_reports_are_enough_and_it_is_named() {
 
 /// Of several channels one is its registry's.
 #[test]
-fn a_registry_that_is_heard_on_one_of_its_channels_is_heard() {
+fn one_of_its_channels_is_enough_to_follow_a_registry() {
     for forbidden in ["shop-channel:shop:eu:job", "shop:eu-channel:shop:eu:job"] {
         let mut world = world(1);
         world.answer(0, move |args| {
@@ -353,7 +353,7 @@ fn what_could_not_be_left_is_not_entered_again() {
 
 /// A plain lock waits by the timer where nothing is tracked, on the same push link.
 #[test]
-fn others_neither_hear_nor_hinder_it() {
+fn other_resources_neither_get_its_messages_nor_keep_its_subscription() {
     let mut world = world(1);
     forbid(&mut world, &[TRACKING]);
     world.foreign(b"plain", &[600_000; 3]);

@@ -100,7 +100,7 @@ fn a_release_is_noticed_although_the_holder_never_had_the_first_node() {
 
 /// Another client has the first node alone, for about as long as the holder has the other two.
 #[test]
-fn a_release_is_noticed_although_another_one_is_in_the_way_at_the_first_node() {
+fn a_release_is_noticed_although_another_client_has_the_first_node() {
     for left in [19_900, 20_100] {
         let mut world = warm(2);
         world.set(0, b"job", b"theirs", left);
@@ -333,7 +333,7 @@ fn an_answer_from_the_queue_counts_after_a_change_of_mode_too() {
 }
 
 #[test]
-fn a_look_is_answered_by_what_it_asks_for() {
+fn a_read_is_answered_by_what_it_asks_for() {
     for (command, nonsense) in [(&b"PTTL"[..], "$1\r\n5\r\n"), (b"GETRANGE", ":5\r\n")] {
         let mut world = warm(2);
         holds(&mut world, 0);
@@ -844,7 +844,7 @@ fn looks(world: &mut World, client: usize) -> View {
 }
 
 #[test]
-fn whoever_looks_is_told_who_waits_in_which_order_and_for_how_long() {
+fn an_inspection_names_the_waiters_in_their_order_and_how_long_they_have_waited() {
     let mut world = warm(4);
     let held = holds(&mut world, 0);
     assert_eq!(looks(&mut world, 3).nodes[0].queue.as_ref().map(|queue| queue.count), Ok(0));

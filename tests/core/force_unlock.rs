@@ -134,7 +134,7 @@ fn other_data_is_reported_by_its_type_and_left_alone() {
 
 /// Whoever shares alone is a string, and becomes a member of a set between two questions.
 #[test]
-fn a_reader_that_is_joined_while_it_is_looked_at_is_one_of_two() {
+fn a_reader_that_is_joined_during_an_inspection_is_one_of_two() {
     let mut world = World::with(1, 2, |_| {}).warm();
     for client in 0..2 {
         let now = world.now();

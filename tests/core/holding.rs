@@ -443,7 +443,7 @@ fn whoever_lets_go_of_everything_keeps_nothing() {
 /// What was asked for meanwhile found that they take no writes. The extension that was under way finds that the
 /// key is gone there.
 #[test]
-fn a_key_that_is_gone_is_heard_of_from_nodes_that_are_left() {
+fn nodes_that_are_being_left_still_report_a_key_that_is_gone() {
     let mut world = World::new(3).warm().forgetful();
     let id = world.lock(b"job", secs(10));
     for node in [1, 2] {

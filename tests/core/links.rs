@@ -341,7 +341,7 @@ fn a_dead_node_is_not_probed_by_every_try() {
 }
 
 #[test]
-fn what_a_driver_knows_of_a_cause_is_told_with_it() {
+fn a_cause_is_reported_with_what_the_driver_knows_of_it() {
     let mut world = World::new(1).warm();
     let (node, link) = (world.node(0), world.link(0));
     world.core().explain(link, Cause::NameLookup, "no such host".to_owned());

@@ -457,7 +457,7 @@ fn a_lock_that_cannot_change_its_mode_is_refused_at_once() {
 
 /// It counts as one that came with the downgrade.
 #[test]
-fn an_extension_that_is_under_way_when_its_lock_is_downgraded_has_its_outcome() {
+fn a_pending_extension_of_a_lock_that_is_downgraded_has_its_outcome() {
     let mut world = world(1);
     let id = take(&mut world, 0, &LockRequest::new("job").ttl(secs(2)));
     world.delay(ms(20));

@@ -110,7 +110,7 @@ fn a_leader_is_seen_with_its_label_and_term() {
 }
 
 #[test]
-fn an_observer_without_a_leader_is_told_so() {
+fn an_observer_reports_that_nobody_leads() {
     let mut world = world(3);
     let id = observe(&mut world);
     assert_eq!(until_nobody(&mut world, id, secs(1)), ms(2));
@@ -237,7 +237,7 @@ fn nodes_that_all_hang_are_no_leader() {
 }
 
 #[test]
-fn connections_that_are_lost_are_looked_through_again() {
+fn what_connections_may_have_missed_is_read_again() {
     let mut world = world(3);
     let first = lead(&mut world, 1);
     let id = settled(&mut world);
@@ -312,7 +312,7 @@ fn what_is_no_exclusive_lock_is_no_leader() {
 
 /// The two reads of the counter have another grant between them, or something that is no number.
 #[test]
-fn a_counter_that_changes_under_a_look_is_nobody_s_term() {
+fn a_counter_that_changes_during_a_read_is_no_term() {
     for other in [&b"$16\r\n1700000000000002\r\n"[..], b"$4\r\nnone\r\n", b"-ERR no\r\n"] {
         let mut world = world(3);
         lead(&mut world, 1);
@@ -370,7 +370,7 @@ fn no_leader_is_shown_with_the_term_of_another() {
 
 /// A node that reports nothing changes behind a look that is under way.
 #[test]
-fn what_changes_under_a_look_is_looked_at_again() {
+fn a_change_during_a_read_leads_to_another_read() {
     let mut world = world(3);
     world.servers[2].delay = ms(20).as_nanos() as u64;
     let id = observe(&mut world);
@@ -424,7 +424,7 @@ fn who_observes_writes_nothing_and_who_stops_leaves_nothing() {
 
 /// An answer may come when nobody observes any longer.
 #[test]
-fn whoever_stops_in_the_middle_of_a_look_is_forgotten() {
+fn an_observer_that_stops_during_a_read_is_forgotten() {
     let mut world = world(3);
     let id = observe(&mut world);
     world.core().unobserve(id);
@@ -436,7 +436,7 @@ fn whoever_stops_in_the_middle_of_a_look_is_forgotten() {
 /// Each read brings the answers to a look, and behind them bytes that end the connection: the node votes in the
 /// verdict, and is lost again, before the driver polls.
 #[test]
-fn an_observer_is_told_of_no_change_that_is_undone_in_the_same_read() {
+fn a_change_that_is_undone_within_one_read_is_no_event() {
     let mut world = with(1, |settings| settings.wake = WakeStrategy::Timer);
     let id = observe(&mut world);
     world.run(ms(100));
@@ -459,7 +459,7 @@ fn an_observer_is_told_of_no_change_that_is_undone_in_the_same_read() {
 
 /// Its driver has not polled since.
 #[test]
-fn an_observer_that_has_stopped_is_told_nothing() {
+fn an_observer_that_has_stopped_gets_no_event() {
     let mut world = world(1);
     let id = settled(&mut world);
     let before = news(&world, id);

@@ -343,7 +343,7 @@ fn many_refused_undos_are_probed_by_one() {
 
 /// Its release was lost with the connection, and has to come before the next ask.
 #[test]
-fn a_lock_that_was_let_go_is_not_in_the_way_of_the_next() {
+fn a_released_lock_does_not_deny_the_next() {
     let mut world = World::new(1).warm();
     let id = world.lock(b"job", secs(20));
     world.run(ms(100));

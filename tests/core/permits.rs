@@ -53,7 +53,7 @@ fn at_most_so_many_hold_at_once_and_each_has_a_number_of_its_own() {
 }
 
 #[test]
-fn a_permit_keeps_out_those_who_want_the_resource_alone_or_shared_and_the_other_way_round() {
+fn a_permit_excludes_exclusive_and_shared_locks_and_they_exclude_it() {
     let mut world = World::with(3, 2, |_| {}).warm();
     let id = permit(&mut world, 0, 2);
     let (alone, shared) = (LockRequest::new(b"job"), LockRequest::new(b"job").shared());
@@ -104,7 +104,7 @@ fn a_permit_that_is_given_back_wakes_a_waiter_of_another_process() {
 
 /// Its own TTL ends its permit, and the others of the semaphore live on.
 #[test]
-fn a_holder_that_dies_is_in_the_way_for_no_longer_than_its_own_ttl() {
+fn a_holder_that_dies_denies_for_no_longer_than_its_own_ttl() {
     let mut world = World::with(3, 3, |_| {}).warm();
     let short = LockRequest::new(b"job").ttl(secs(1)).permits(2);
     let dies = world.acquire(0, &short, &[]);
@@ -317,7 +317,7 @@ fn a_ghost_that_takes_a_permit_which_was_given_back_is_undone() {
 }
 
 #[test]
-fn what_is_not_a_semaphore_of_redbolt_is_in_the_way_and_is_not_touched() {
+fn data_that_is_no_semaphore_denies_and_is_not_touched() {
     let mut world = World::with(3, 1, |_| {}).warm();
     for node in 0..2 {
         world.set(node, b"job", b"theirs", 60_000);

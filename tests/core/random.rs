@@ -997,7 +997,7 @@ fn survives(mut abused: Abused, calls: &[Call]) -> Result<(), TestCaseError> {
 
 /// Found at random: a permit whose lease was over when its driver called, with a node to be asked again.
 #[test]
-fn a_late_driver_is_told_no_time_in_the_past() {
+fn a_late_driver_gets_no_time_in_the_past() {
     let of = Kind { long: false, fenced: false, kept: false, mode: LockMode::Exclusive };
     let permit = Kind { mode: LockMode::Permit { of: 2 }, ..of };
     let mut world = world(0, 0);

@@ -758,7 +758,7 @@ fn a_read_only_client_writes_nothing() {
 
 /// The last node may be slow to answer.
 #[test]
-fn a_set_is_new_only_once_all_have_been_looked_at() {
+fn a_set_is_new_only_once_all_nodes_have_been_read() {
     for setup in [Setup::Init, Setup::IfNew] {
         let mut world = fresh(setup);
         world.servers[2].delay = ms(100).as_nanos() as u64;
@@ -986,7 +986,7 @@ fn a_restart_guard_can_be_asked_about() {
 
 /// There, nothing ends with time.
 #[test]
-fn whoever_only_looks_is_told_what_was_found_and_of_no_quarantine() {
+fn an_inspection_reports_what_was_found_and_no_quarantine() {
     let mut world = World::with(1, 1, setting_up(Setup::ReadOnly)).unguarded();
     world.run(ms(1));
     let (node, found) = (world.node(0), redbolt::proto::restart_guard::Found::Missing);
@@ -1069,7 +1069,7 @@ fn a_restart_guard_that_is_never_ours_is_not_enrolled_at_wire_speed() {
 
 /// A key does not count whose grant was lost: nobody knows what the restart guard said.
 #[test]
-fn an_extension_does_not_count_where_the_grant_was_not_heard() {
+fn an_extension_does_not_count_where_the_grant_was_not_received() {
     let mut world = World::new(3).warm();
     world.servers[2].delay = ms(20).as_nanos() as u64;
     let id = world.lock(b"job", secs(10));
@@ -1099,7 +1099,7 @@ fn an_extension_does_not_count_where_the_grant_was_not_heard() {
 /// No script answers that the restart guard refuses the vote, together with a TTL that lets the
 /// node vote.
 #[test]
-fn a_restart_guard_in_the_way_that_is_not_is_no_answer() {
+fn a_guard_reply_of_a_node_that_votes_is_no_answer() {
     for pttl in ["5", "126144000000", "many", ""] {
         let mut world = World::new(1).warm();
         world.answer(0, move |args| {
@@ -1113,7 +1113,7 @@ fn a_restart_guard_in_the_way_that_is_not_is_no_answer() {
 /// A guard that is read again while the client waits for the last node of the set is written once,
 /// according to the newer read.
 #[test]
-fn a_node_is_not_enrolled_while_it_is_looked_at() {
+fn a_node_is_not_enrolled_while_it_is_being_read() {
     let mut world = World::with(3, 1, setting_up(Setup::Change));
     for node in 0..3 {
         let value = world.own_restart_guard(node, 0).replace(":30000:3:0", ":60000:3:0");
@@ -1200,7 +1200,7 @@ fn a_node_whose_clock_was_set_forward_does_not_vote_for_whoever_knows_it() {
 
 /// The control: a client that has never read the node's guard cannot notice.
 #[test]
-fn a_clock_that_was_set_before_the_first_look_goes_unseen() {
+fn a_clock_that_was_set_before_the_first_read_goes_unseen() {
     let (mut world, id) = bare_quorum();
     step(&mut world, 0, 10);
     let newcomer = world.join(|_| {});
@@ -1277,7 +1277,7 @@ fn a_quarantine_does_not_end_by_a_step_of_the_clock() {
 
 /// Until the doubt is over: not as fast as it answers.
 #[test]
-fn a_node_whose_clock_was_set_forward_is_looked_at_once_a_second() {
+fn a_node_whose_clock_was_set_forward_is_read_once_a_second() {
     let mut world = World::new(3).warm().forgetful();
     let id = world.lock(b"job", secs(1));
     world.release(id);

@@ -96,7 +96,7 @@ fn a_new_connection_begins_with_the_text() {
 }
 
 #[test]
-fn several_requests_under_way_are_all_mended() {
+fn several_pending_requests_are_all_sent_again() {
     let mut world = flushed(3);
     let ids: Vec<_> = [b"a", b"b", b"c"].map(|key| world.lock(key, secs(10))).into();
     let now = world.now();

@@ -52,7 +52,7 @@ fn extends(world: &mut World, ttl: Duration) -> bool {
 }
 
 #[test]
-fn a_lock_survives_a_failover_if_the_old_master_keeps_it_for_longer_than_a_word_of_sentinels() {
+fn a_lock_survives_a_failover_if_the_old_master_keeps_it_longer_than_sentinels_answers_count() {
     let mut world = watched(1);
     let id = world.lock(JOB, secs(10));
     fail_over(&mut world);

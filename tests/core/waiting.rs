@@ -47,7 +47,7 @@ fn a_key_without_end_is_asked_for_with_pauses_under_the_cap() {
 }
 
 #[test]
-fn the_end_of_the_key_in_the_way_ends_the_pause() {
+fn the_expiry_of_the_denying_key_ends_the_pause() {
     let mut world = World::with(3, 1, patient).warm();
     foreign(&mut world, &[300, 300, 300]);
     let begun = world.boot;
@@ -317,7 +317,7 @@ fn a_wait_goes_on_after_an_attempt_that_nobody_answers() {
 
 /// As many keys as grants are missing.
 #[test]
-fn a_refusal_says_when_the_way_is_free() {
+fn a_refusal_says_when_the_holder_ends() {
     let mut world = World::with(3, 1, patient).warm();
     foreign(&mut world, &[9_000, 4_000]);
     // The grant comes first.

@@ -186,7 +186,7 @@ fn the_manual_s_acl_is_enough_for_notifications() {
 }
 
 #[test]
-fn the_manual_s_acl_is_enough_to_hear_the_releases_of_redisson_s_locks() {
+fn the_acl_of_the_manual_is_enough_to_receive_the_releases_of_redisson() {
     for (name, server) in servers() {
         let _ = set_up(as_user(&server, 0));
         server.cmd("HSET jobs:a peer:1 1");

@@ -98,7 +98,7 @@ fn a_password_comes_from_a_file_where_the_address_has_none() {
 }
 
 #[test]
-fn a_name_is_looked_up() {
+fn a_name_is_resolved() {
     let servers = servers(1);
     let address = format!("localhost:{}", servers[0].port());
     let client = client_of(patient([address.clone()]));

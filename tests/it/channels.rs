@@ -60,7 +60,7 @@ impl Waiter {
     }
 
     /// Whether what it is told makes it ask and be granted, not its timer.
-    fn is_granted_by_what_it_hears(&mut self) -> bool {
+    fn is_granted_by_a_message(&mut self) -> bool {
         let (before, until) = (self.wakes(), Instant::now() + LIMIT);
         while Instant::now() < until {
             self.driver.process();
@@ -137,7 +137,7 @@ fn a_message_of_redisson_s_wakes_where_tracking_is_forbidden() {
         assert_eq!(waiter.push(), PushState::Unavailable(Cause::NoPermission));
         if is_notified {
             released(&server);
-            assert!(waiter.is_granted_by_what_it_hears());
+            assert!(waiter.is_granted_by_a_message());
         } else {
             assert_eq!(server.cmd("DEL job"), Reply::Int(1));
             assert!(waiter.receives_nothing());
@@ -152,7 +152,7 @@ fn a_message_of_redisson_s_wakes_where_a_server_has_no_tracking() {
     let mut waiter = Waiter::hearing(&server, late(&server));
     assert_eq!(waiter.push(), PushState::Unavailable(Cause::UnknownCommand));
     released(&server);
-    assert!(waiter.is_granted_by_what_it_hears());
+    assert!(waiter.is_granted_by_a_message());
 }
 
 /// Passes the lock on in one step, so that whoever waits asks in vain.
@@ -163,7 +163,7 @@ const PASS_ON: &str = "redis.call('DEL', KEYS[1]) \
 
 /// Each way alone, and both together.
 #[test]
-fn a_release_that_is_reported_and_told_leads_to_one_ask() {
+fn a_release_that_is_reported_and_published_leads_to_one_request() {
     const RELEASES: u64 = 10;
     for wake in [WakeStrategy::Queue, WakeStrategy::Lead] {
         for (server, channel) in [(server(), ""), (server(), CHANNEL), (untracked(), CHANNEL)] {
@@ -191,7 +191,7 @@ fn a_release_that_is_reported_and_told_leads_to_one_ask() {
 }
 
 #[test]
-fn a_channel_is_heard_again_behind_a_lost_connection() {
+fn a_channel_is_subscribed_again_after_a_lost_connection() {
     for server in [server(), untracked()] {
         let mut waiter = Waiter::hearing(&server, late(&server));
         assert_eq!(server.cmd("CLIENT KILL TYPE pubsub"), Reply::Int(1));
@@ -201,18 +201,18 @@ fn a_channel_is_heard_again_behind_a_lost_connection() {
         waiter.until("it hears again", |_| hearers(&server) == 1);
         waiter.settle();
         released(&server);
-        assert!(waiter.is_granted_by_what_it_hears());
+        assert!(waiter.is_granted_by_a_message());
     }
 }
 
 #[test]
-fn nothing_is_heard_any_more_when_nobody_waits() {
+fn no_channel_stays_subscribed_when_nobody_waits() {
     for server in [server(), untracked()] {
         let mut waiter = Waiter::hearing(&server, late(&server));
         let behind = waiter.driver.acquire(redisson()).unwrap();
         waiter.settle();
         released(&server);
-        assert!(waiter.is_granted_by_what_it_hears());
+        assert!(waiter.is_granted_by_a_message());
         waiter.settle();
         assert_eq!(hearers(&server), 1, "another one of this process waits");
         waiter.driver.release(behind);
@@ -227,7 +227,7 @@ fn nothing_is_heard_any_more_when_nobody_waits() {
 
 /// By a client of redbolt's that releases again and again: its waiters hear it as Redisson's do.
 #[test]
-fn redbolt_s_own_releases_are_heard_where_tracking_is_forbidden() {
+fn releases_are_received_on_channels_where_tracking_is_forbidden() {
     let server = untracked();
     let holder = client_of(late(&server));
     for _ in 0..5 {
@@ -238,7 +238,7 @@ fn redbolt_s_own_releases_are_heard_where_tracking_is_forbidden() {
         let mut waiter = Waiter { driver, id };
         waiter.settle();
         drop(lock);
-        assert!(waiter.is_granted_by_what_it_hears());
+        assert!(waiter.is_granted_by_a_message());
         waiter.driver.release(id);
         waiter.until("it is free", |_| server.cmd("EXISTS job") == Reply::Int(0));
     }
@@ -257,19 +257,19 @@ fn as_user(server: &Server, rules: &str) -> ConfigBuilder {
 }
 
 #[test]
-fn a_user_who_may_hear_the_channel_needs_no_tracking() {
+fn a_user_with_the_channel_needs_no_tracking() {
     let server = Server::start();
     let rules = "+unsubscribe &redisson_lock__channel:*";
     let mut waiter = Waiter::hearing(&server, as_user(&server, rules));
     assert_eq!(waiter.driver.node_report().nodes[0].no_channel, None);
     released(&server);
-    assert!(waiter.is_granted_by_what_it_hears());
+    assert!(waiter.is_granted_by_a_message());
     waiter.until("it is left", |_| hearers(&server) == 0);
 }
 
 /// Named as a line is in which nobody can stand.
 #[test]
-fn a_user_who_may_not_hear_the_channel_is_told_of_changes_and_says_so() {
+fn a_user_without_the_channel_is_notified_of_changes_and_reports_it() {
     let server = Server::start();
     let rules = "+unsubscribe +client|tracking +client|caching &__redis__:invalidate";
     let mut waiter = Waiter::of(&server, as_user(&server, rules));
@@ -281,7 +281,7 @@ fn a_user_who_may_not_hear_the_channel_is_told_of_changes_and_says_so() {
     assert!(report.contains("waiters do not hear their library's channel: NOPERM"), "{report}");
     waiter.settle();
     released(&server);
-    assert!(waiter.is_granted_by_what_it_hears());
+    assert!(waiter.is_granted_by_a_message());
 }
 
 #[test]

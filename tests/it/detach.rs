@@ -44,7 +44,7 @@ fn a_lock_outlives_its_client_and_ends_with_another_one() {
 /// Detaching waits for a node that is slow to grant. Otherwise the lock would have one node less
 /// for the rest of its life.
 #[test]
-fn a_grant_that_is_under_way_is_waited_for() {
+fn a_pending_grant_is_waited_for() {
     assert!(once_in(5, the_third_grant_is_waited_for), "each time the node answers too late");
 }
 

@@ -553,7 +553,7 @@ fn a_release_behind_an_unseen_loss_says_lost_and_calls_nobody() {
 
 /// The nodes granted it, and nobody polled before it ended.
 #[test]
-fn a_grant_that_is_looked_at_too_late_is_refused() {
+fn a_grant_that_is_polled_too_late_is_refused() {
     let servers = servers(3);
     let (builder, ahead) = bent(&servers);
     let engine = engine_of(builder);

@@ -98,7 +98,7 @@ fn a_minority_without_the_key_changes_nothing() {
 /// The second node keeps the lock for 20 s, the third for 6 s, and the first answers that its key
 /// is gone.
 #[test]
-fn an_extension_that_hears_of_a_lost_key_counts_on_the_other_nodes_only() {
+fn an_extension_that_finds_a_lost_key_counts_on_the_other_nodes_only() {
     let servers = servers(3);
     let (client, others) = (warm_client(builder(&servers)), client(&servers));
     let mut lock = client.acquire(patiently(b"job").ttl(Duration::from_secs(6))).unwrap();

@@ -241,7 +241,7 @@ fn a_dead_first_in_the_queue_is_called_and_passed() {
 }
 
 #[test]
-fn who_gives_up_leaves_the_way_open() {
+fn a_waiter_that_gives_up_blocks_nobody() {
     let servers = servers(3);
     let holder = client(&servers);
     let guard = holder.acquire(long(b"job")).unwrap();
@@ -308,7 +308,7 @@ fn queue_of(client: &Client) -> FairQueue {
 }
 
 #[test]
-fn whoever_looks_sees_who_waits_and_since_when() {
+fn an_inspection_shows_who_waits_and_since_when() {
     let servers = servers(3);
     let holder = client_of(in_queue(&servers).label("web"));
     let onlooker = client(&servers);

@@ -44,8 +44,8 @@ macro_rules! on_each_executor {
 on_each_executor!(
     a_lock_from_its_ask_to_its_end,
     a_pending_future_that_is_dropped_is_cancelled,
-    a_watcher_is_told_of_the_loss,
-    a_watcher_is_told_of_the_release,
+    a_watcher_learns_of_the_loss,
+    a_watcher_learns_of_the_release,
     many_at_once,
     tasks_wait_for_one_another,
 );
@@ -83,7 +83,7 @@ async fn a_pending_future_that_is_dropped_is_cancelled() {
     eventually("no key is left", || held_on(&servers, "job") == 0);
 }
 
-async fn a_watcher_is_told_of_the_loss() {
+async fn a_watcher_learns_of_the_loss() {
     let timed = Timed::of(3);
     let engine = engine_of(timed.builder());
     let guard = engine.acquire(waits(b"job")).await.unwrap();
@@ -103,7 +103,7 @@ async fn a_watcher_is_told_of_the_loss() {
     assert_eq!(guard.release().await.map_err(|lost| lost.cause()), Err(LossCause::Expired));
 }
 
-async fn a_watcher_is_told_of_the_release() {
+async fn a_watcher_learns_of_the_release() {
     let servers = servers(3);
     let engine = engine(&servers);
     let guard = engine.acquire(patiently(b"job")).await.unwrap();

@@ -77,7 +77,7 @@ fn a_term_from_the_campaign_to_the_resignation() {
 }
 
 #[test]
-fn a_lead_is_extended_until_it_is_lost_and_its_loss_is_told() {
+fn a_leadership_is_extended_until_it_is_lost_and_its_loss_is_reported() {
     let servers = servers(3);
     let engine = candidate(&servers, "one:80");
     let lead = elected(&engine);
@@ -176,7 +176,7 @@ fn a_client_and_a_driver_observe_as_well() {
 }
 
 #[test]
-fn an_observer_with_a_wrong_password_is_told_why_it_sees_nothing() {
+fn an_observer_with_a_wrong_password_reports_why_it_sees_nothing() {
     let servers = servers(3);
     servers.iter().for_each(|server| drop(server.cmd("CONFIG SET requirepass secret")));
     let engine = engine(&servers);
@@ -195,7 +195,7 @@ fn an_observer_with_a_wrong_password_is_told_why_it_sees_nothing() {
 }
 
 #[test]
-fn nodes_that_do_not_report_are_looked_at() {
+fn nodes_that_do_not_notify_are_polled() {
     let servers = servers(3);
     for server in &servers {
         server.cmd("ACL SETUSER default -subscribe");

@@ -92,7 +92,7 @@ fn an_engine_changes_the_mode_of_a_lock_that_it_extends() {
 
 /// Once no node can keep it any longer, the core does not know it.
 #[test]
-fn a_lock_that_was_forgotten_tells_its_mode() {
+fn a_guard_that_was_forgotten_leaves_its_mode_readable() {
     let servers = servers(1);
     let (builder, ahead) = bent(&servers);
     let one = client_of(builder);
@@ -165,7 +165,7 @@ fn an_upgrade_does_not_end_with_the_downgrade_before_it() {
 }
 
 #[test]
-fn a_driver_tells_by_events_what_became_of_a_mode() {
+fn a_driver_reports_a_change_of_mode_by_events() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
     let id = held_by(&mut driver, patiently(b"job").shared());

@@ -91,7 +91,7 @@ fn whose_time_is_over_is_neither_extended_nor_counted() {
 
 /// Exclusive holders, data of others, and hashes that redbolt has not made.
 #[test]
-fn what_is_no_semaphore_of_redbolt_is_in_the_way_and_stays_as_it_is() {
+fn data_that_is_no_semaphore_denies_and_stays_as_it_is() {
     let server = Server::start();
     for (other, left) in [
         ("SET job x PX 60000", 50_000..=60_000),

@@ -53,7 +53,7 @@ fn released(lock: redbolt::LockGuard<'_>) {
 }
 
 #[test]
-fn a_lock_of_redisson_s_is_a_hash_of_one_holder_and_its_release_is_told() {
+fn a_redisson_lock_is_a_hash_of_one_holder_and_its_release_is_published() {
     for (resource, channel) in [
         ("job", "redisson_lock__channel:{job}"),
         ("{a}:job", "redisson_lock__channel:{a}:job"),
@@ -82,7 +82,7 @@ fn a_lock_of_redisson_s_is_a_hash_of_one_holder_and_its_release_is_told() {
 }
 
 #[test]
-fn whoever_holds_it_as_redisson_does_is_waited_for_and_heard() {
+fn a_redisson_holder_is_waited_for_and_its_release_is_received() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     server.cmd("HSET job 1f0c:42 2");
@@ -148,7 +148,7 @@ fn who_holds_it_in_another_format_is_shown() {
 
 /// Its waiters are told, as by the operator of Redisson.
 #[test]
-fn whoever_waits_as_redisson_does_hears_of_a_lock_that_was_broken() {
+fn a_redisson_waiter_is_notified_of_a_forced_unlock() {
     let server = server();
     let mut listener = listener(&server, "redisson_lock__channel:{job}");
     let client = client(std::slice::from_ref(&server));
@@ -161,7 +161,7 @@ fn whoever_waits_as_redisson_does_hears_of_a_lock_that_was_broken() {
 
 /// Where the key of the registry ends is not to be seen, so that each colon may be its end.
 #[test]
-fn the_release_of_a_lock_of_spring_s_is_told_to_its_registry() {
+fn the_release_of_a_spring_lock_is_published_to_its_registry() {
     for (name, channel) in [
         ("shop:job", "shop-channel:shop:job"),
         ("shop:eu:job", "shop:eu-channel:shop:eu:job"),
@@ -192,7 +192,7 @@ fn the_release_of_a_lock_of_spring_s_is_told_to_its_registry() {
 
 /// As its members do, who have one value for all locks of a process.
 #[test]
-fn a_lock_of_spring_s_is_undone_and_told_by_its_holder_alone() {
+fn a_spring_lock_is_undone_and_published_by_its_holder_alone() {
     let server = Server::start();
     let mut listener = listener(&server, "shop-channel:shop:job");
     server.cmd("SET shop:job mine PX 60000");
@@ -267,7 +267,7 @@ fn blocked(server: &Server) -> usize {
 }
 
 #[test]
-fn a_lock_of_python_redis_lock_s_is_undone_and_told_by_its_holder_alone() {
+fn a_python_redis_lock_is_undone_and_published_by_its_holder_alone() {
     let server = Server::start();
     let keys = ["lock:job", "lock-signal:job"];
     let ask = |token: &str| eval(&server, ACQUIRE_PYTHON.text, &keys, &[token, "60000"]);
@@ -358,7 +358,7 @@ fn a_key_beside_a_lock_is_not_a_lock() {
 
 /// A node that refuses the list would keep its members asleep.
 #[test]
-fn a_node_where_nobody_can_be_told_gives_no_lock_of_python_redis_lock_s() {
+fn a_node_that_cannot_publish_grants_no_python_redis_lock() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     client.warm_up(Duration::from_secs(15));
@@ -378,7 +378,7 @@ fn rw(resource: &[u8]) -> LockRequest<'_> {
 }
 
 #[test]
-fn readers_of_redisson_s_have_keys_of_their_own_and_the_last_to_leave_tells() {
+fn each_redisson_reader_has_a_key_and_the_last_to_leave_publishes() {
     for (resource, before) in [("job", "{job}:"), ("{a}:job", "{a}:job:")] {
         let servers = servers(3);
         let channel = format!("redisson_rwlock:{}", before.strip_suffix(':').unwrap());
@@ -657,7 +657,7 @@ fn whoever_holds_it_as_symfony_does_is_waited_for_and_only_while_its_time_lasts(
 }
 
 #[test]
-fn what_no_member_of_symfony_s_can_have_made_is_in_its_way_and_stays() {
+fn a_set_that_symfony_cannot_have_made_denies_and_stays() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     let asks = || long(b"job").format(Profile::SYMFONY);
@@ -718,7 +718,7 @@ fn nobody_else_can_undo_or_extend_a_lock_of_symfony_s() {
 
 /// Each has a set of its own kind, and would not see who writes in the other's.
 #[test]
-fn readers_of_one_format_are_in_the_way_of_those_of_the_others() {
+fn readers_in_one_format_deny_those_in_the_others() {
     let servers = servers(3);
     let (one, other) = (client(&servers), client(&servers));
     let all = [Profile::PLAIN, Profile::REDISSON_RW, Profile::SYMFONY];
@@ -943,7 +943,7 @@ fn nobody_else_can_undo_or_extend_a_timed_lock() {
 }
 
 #[test]
-fn what_is_held_in_one_format_is_in_the_way_of_the_others() {
+fn a_lock_in_one_format_denies_the_others() {
     let servers = servers(3);
     let (one, other) = (client(&servers), client(&servers));
     for (holds, wants) in [

@@ -40,7 +40,7 @@ fn a_node_that_lost_its_memory_does_not_vote() {
         let report = refusal(second.acquire(long(b"job")));
         assert_eq!(report.reason(), RefusalReason::NoQuorum, "{report}");
         assert!(lock.is_valid());
-        tells_of_quarantine(
+        reports_quarantine(
             &report,
             &servers[0],
             "it has no restart guard: it is new, or has lost its memory",
@@ -105,7 +105,7 @@ fn a_node_that_was_flushed_does_not_vote() {
             servers[..2].iter().for_each(lose);
             let report = refusal(second.acquire(request));
             assert_eq!(quarantined(&report), 2, "{what}: {report}");
-            tells_of_quarantine(
+            reports_quarantine(
                 &report,
                 &servers[0],
                 "it has no restart guard: it is new, or has lost its memory",
@@ -542,7 +542,7 @@ fn quarantined(report: &RefusalReport) -> usize {
 
 /// Checks for the node, the reason, and the seconds left.
 #[track_caller]
-fn tells_of_quarantine(report: &RefusalReport, server: &Server, reason: &str) {
+fn reports_quarantine(report: &RefusalReport, server: &Server, reason: &str) {
     let text = report.to_string();
     let start = format!("node 1 {}: quarantined ", server.address());
     let (_, rest) = text.split_once(&start).unwrap_or_else(|| panic!("{text}"));

@@ -298,7 +298,7 @@ fn a_failover_is_followed_after_all_sentinels_have_restarted() {
 
 /// Its answer is true, and then it tells of a failover that has not been.
 #[test]
-fn one_sentinel_that_tells_of_a_failover_is_not_followed() {
+fn one_sentinel_that_reports_a_failover_is_not_followed() {
     let watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
     let stray = Server::start();
@@ -363,7 +363,7 @@ fn what_a_master_says_counts_only_while_most_sentinels_have_lately_named_it() {
 /// end of the stop. The old master may have granted another client's lock by then.
 #[cfg(target_os = "linux")]
 #[test]
-fn an_answer_that_is_read_when_the_word_of_sentinels_is_too_old_does_not_count() {
+fn an_answer_does_not_count_when_the_sentinels_answer_is_too_old() {
     let watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
     let (port, stops) = (watched.master.port(), Arc::new(AtomicBool::new(false)));

@@ -121,7 +121,7 @@ fn whose_time_is_over_is_neither_extended_nor_counted() {
 
 /// Exclusive holders, data of others, and sorted sets that redbolt has not made.
 #[test]
-fn what_is_not_shared_is_in_the_way_and_stays_as_it_is() {
+fn data_that_is_not_a_shared_lock_denies_and_stays_as_it_is() {
     let server = Server::start();
     for (other, pttl) in [
         ("SET other x PX 60000", 50_000..=60_000),

@@ -77,7 +77,7 @@ fn a_password_and_a_database_are_for_tls_as_well() {
 }
 
 #[test]
-fn a_certificate_that_does_not_hold_is_told_with_the_reason() {
+fn a_certificate_that_is_not_accepted_is_reported_with_the_reason() {
     let authority = Arc::new(Authority::new());
     let not_accepted = "the server's certificate is not accepted";
     let server = |identity| server(&authority, identity, &[]);
@@ -183,7 +183,7 @@ fn a_server_that_wants_a_client_certificate_gets_it_or_says_so() {
 }
 
 #[test]
-fn tls_and_no_tls_are_told_apart_both_ways() {
+fn a_port_with_tls_and_one_without_are_named_when_mixed_up() {
     let authority = Arc::new(Authority::new());
     let server = server(&authority, authority.server(), &[]);
     // A server of Redis waits for the end of what looks like a line.

@@ -88,7 +88,7 @@ fn an_engine_s_threads_are_granted_in_the_order_of_their_asks() {
 
 /// A cancelled waiter, one that ran out of time and one that was granted leave the queue alike.
 #[test]
-fn every_way_out_of_the_queue_lets_the_next_one_forward() {
+fn whoever_leaves_the_queue_lets_the_next_one_ask() {
     let servers = servers(3);
     let mut other = driver_of(builder(&servers));
     let held = crate::support::held_by(&mut other, long(b"job"));

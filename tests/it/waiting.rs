@@ -42,7 +42,7 @@ fn an_expiry_lets_the_next_one_in() {
 }
 
 #[test]
-fn a_foreign_key_without_a_ttl_stays_in_the_way() {
+fn a_foreign_key_without_a_ttl_denies_for_ever() {
     let servers = servers(3);
     servers[..2].iter().for_each(|server| drop(server.cmd("SET job theirs")));
     let client = warm_client(builder(&servers));

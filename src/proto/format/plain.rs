@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_string_tells_its_library_by_its_form() {
+    fn the_form_of_a_string_shows_its_library() {
         for (value, library) in [
             ("ADDED:2026-11-23T08:00:00Z@host:0b1c", "ShedLock"),
             ("web-1_4711_0123456789abcdef0123456789abcdef", "DistributedLock"),
@@ -126,7 +126,7 @@ mod tests {
 
     /// And not what stands behind it, by which others could release the lock.
     #[test]
-    fn an_owner_is_told_that_stands_before_its_secret() {
+    fn an_owner_is_shown_if_it_stands_before_its_secret() {
         let owner = |value: &str| of_string(value.as_bytes()).and_then(|(_, owner)| owner);
         assert_eq!(owner("ADDED:2026-11-23T08:00:00Z@web-1:0b1c").as_deref(), Some("web-1"));
         assert_eq!(owner("ADDED:2026-11-23T08:00:00Z@web-1").as_deref(), Some("web-1"));

@@ -178,7 +178,7 @@ mod tests {
 
     /// The words are those of Redis 5.0, 6.2, 7.0.15 and 7.2, which Valkey and Redis 8 share with the last.
     #[test]
-    fn what_is_refused_before_the_arguments_are_looked_at() {
+    fn what_is_refused_before_the_arguments_are_read() {
         let forbidden = [
             "ERR unknown command `SET`, with args beginning with: `redbolt:guard`, ``, `NX`, `XX`, ",
             "ERR unknown command 'SET', with args beginning with: 'redbolt:guard' '' 'NX' 'XX' ",

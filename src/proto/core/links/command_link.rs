@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_is_is_not_known_while_it_is_looked_at() {
+    fn the_state_of_a_node_is_not_known_while_it_is_being_read() {
         let mut link = CommandLink::new();
         link.quarantine(Cause::Quarantined, Timestamp::NEVER);
         assert!(!link.is_settled());

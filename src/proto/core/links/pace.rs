@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_the_way_to_the_node() {
+    fn it_follows_the_round_trip_to_the_node() {
         let (pace, _) = paced([80 * MS]);
         assert_eq!(
             pace.round_trip(),

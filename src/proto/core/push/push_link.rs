@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_behind_the_confirmation() {
+    fn changes_are_reported_after_the_confirmation() {
         let messages: &[u8] =
             b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$3\r\njob\r\n\
             *3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n\
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_not_subscribe_is_told_why() {
+    fn a_subscription_that_is_forbidden_is_reported_with_the_reason() {
         let flight = b"+OK\r\n:9\r\n$47\r\nrun_id:0123456789012345678901234567890123456789\r\n\
             -NOPERM this user has no permissions to access one of the channels used as arguments\r\n";
         assert_eq!(notifications(flight).unwrap(), ["Untracked(NoPermission)"]);

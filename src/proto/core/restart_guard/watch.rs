@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_last_is_told_until_it_is_ours_for_the_first_time() {
+    fn what_was_found_last_is_reported_until_it_is_ours_for_the_first_time() {
         let mut watch = Watch::default();
         watch.record_value(Found::Ours);
         assert_eq!(watch.found(), Some(Found::Ours));

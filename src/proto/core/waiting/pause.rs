@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_with_the_keys_in_the_way_unless_it_keeps_a_split_apart() {
+    fn it_ends_with_the_denying_keys_unless_it_keeps_a_split_apart() {
         let mut pause = Pause::default();
         pause.attempt_begins(2 * MS);
         pause.refused(false, 2);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn words_in_vain_are_heard_ever_later() {
+    fn notifications_in_vain_are_ignored_for_ever_longer() {
         let mut pause = Pause::default();
         let mut backoffs = Vec::new();
         pause.listen_to(NodeId(1).into());
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_short_behind_a_split_long_where_nodes_tell_and_grows_otherwise() {
+    fn it_is_short_after_a_split_long_where_nodes_notify_and_grows_otherwise() {
         let mut pause = Pause::default();
         let range = (8 * MS, 100 * MS);
         pause.refused(true, 1);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_quiet_until_a_lead_has_told_or_it_was_woken() {
+    fn it_is_quiet_until_a_lead_has_notified_or_it_was_woken() {
         let mut pause = Pause::default();
         pause.listen_to(NodeId(1).into());
         pause.notified(NodeId(0));
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_at_a_key_that_is_still_there_ends_nothing() {
+    fn a_read_of_a_key_that_is_still_there_ends_nothing() {
         let mut pause = Pause::default();
         pause.lasts_until(at(1_000));
         pause.goes_on(Timestamp::NEVER);

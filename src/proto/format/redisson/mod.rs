@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_of_redisson_tells_who_holds_it() {
+    fn a_redisson_hash_names_its_holder() {
         const OWNER: &str = "1f0c2d3e-0011-2233-4455-66778899aabb:42";
         let of = |holds, owner| recognise(&Data::Hash(&[(holds, owner)]));
         let Some(KeyState::Foreign(data)) = of("2", OWNER) else { panic!() };

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_with_a_mode_tells_who_holds_it() {
+    fn a_hash_with_a_mode_names_its_holders() {
         const OWNER: &str = "1f0c2d3e-0011-2233-4455-66778899aabb:42";
         let shown = |text: &str| match of_hash(text) {
             Some(KeyState::Foreign(data)) => data.to_string(),

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_of_symfony_s_tells_who_holds_it() {
+    fn a_symfony_set_names_its_holders() {
         let name = "bm90IGEgc2VjcmV0IGF0IGFsbCwgb25seSAzMiBieXQ=";
         let ours = "s:00112233445566778899aabbccddeeff00:web";
         let of = |count, text: &str| {

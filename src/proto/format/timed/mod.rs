@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_tells_the_digits_of_its_token() {
+    fn a_value_has_the_digits_of_its_token() {
         let of = |value: &str| token_behind_time(value.as_bytes());
         let digits = "10111213141500010203040506070809".repeat(2) + "0003";
         let token = [&b"abcdef0123456789"[..], b"abcdef0123456789", b"03"].concat();
