@@ -12,6 +12,7 @@ mod duration;
 mod environment;
 mod exit;
 mod given;
+mod help;
 mod name;
 mod nodes;
 #[doc(hidden)]

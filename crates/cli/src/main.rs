@@ -22,6 +22,7 @@ mod exit;
 mod foreign;
 mod given;
 mod held;
+mod help;
 mod init;
 #[cfg(target_os = "linux")]
 mod lock;
