@@ -24,6 +24,7 @@ mod given;
 mod held;
 mod help;
 mod init;
+mod link;
 #[cfg(target_os = "linux")]
 mod lock;
 mod man;

@@ -2,7 +2,7 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | [`production`], [`question`] | whether the nodes seem to be in use, and how they are asked |
+//! | [`production`] | whether the nodes seem to be in use |
 //! | [`load`], [`lanes`] | taking and releasing locks, and the locks in flight |
 //! | [`figures`] | what was measured |
 //! | [`report`], [`draw`], [`progress`] | the report, its histogram, and a line meanwhile |
@@ -15,7 +15,6 @@ mod lanes;
 mod load;
 mod production;
 mod progress;
-mod question;
 mod report;
 
 use redbolt::proto::restart_guard::Found;

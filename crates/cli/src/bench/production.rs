@@ -4,19 +4,18 @@
 //! node of redbolt has one. If a node does not answer, that counts as a sign too: harm is worse than a question.
 
 use std::fmt;
-use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::io;
+use std::time::Duration;
 
 use redbolt::net::Address;
+use redbolt::resp::Frame;
 use redbolt::{
     Config,
     report::{NodeReport, NodeState},
 };
 
-use super::question::{self, Login, Reply};
-use crate::addresses;
 use crate::args::Nodes;
+use crate::link::{self, Link, Patience, Place, ask_every_node};
 
 /// What one node answered.
 #[derive(Debug)]
@@ -61,58 +60,37 @@ impl fmt::Display for Sign {
 
 /// Asks all nodes at once.
 pub(super) fn look(nodes: &Nodes, config: &Config) -> Vec<Told> {
-    let (sender, receiver) = mpsc::channel();
-    let restart_guard_key = &config.settings().restart_guard_key;
-    // They have made this configuration.
-    for (at, given) in addresses::given(nodes).unwrap_or_default().iter().enumerate() {
-        let login = Login::of(&given.text, addresses::password(nodes).ok().flatten());
-        let (restart_guard_key, sender) = (restart_guard_key.clone(), sender.clone());
-        let database = config.settings().nodes[at].database;
-        let (config, address) = (config.clone(), config.addresses()[at].clone());
-        // A look-up of a host name can take very long. Then its thread is abandoned.
-        thread::spawn(move || {
-            let answer = ask(&config, login, &address, database, &restart_guard_key);
-            // An answer that comes too late has no receiver.
-            let _ = sender.send((at, answer));
+    let restart_guard_key = config.settings().restart_guard_key.clone();
+    let within = patience(config);
+    let limits = Patience { connect: within, answer: within, total: within };
+    let answers =
+        ask_every_node(config, Place::all(nodes, config), within, move |config, place| {
+            ask(config, place, limits, &restart_guard_key)
+                .unwrap_or_else(|error| Answer::Untold(error.to_string()))
         });
-    }
-    drop(sender);
-    let patience = patience(config);
-    let untold = || Answer::Untold(format!("no answer in {patience:?}"));
-    let mut answers: Vec<_> = config.addresses().iter().map(|_| untold()).collect();
-    let until = Instant::now() + patience;
-    let left = || until.saturating_duration_since(Instant::now());
-    while let Ok((at, answer)) = receiver.recv_timeout(left()) {
-        answers[at] = answer;
-    }
+    let untold = || Answer::Untold(format!("no answer in {within:?}"));
     let told = config.addresses().iter().zip(answers).enumerate();
-    told.map(|(at, (address, answer))| Told { number: at + 1, address: address.clone(), answer })
-        .collect()
+    told.map(|(at, (address, answer))| Told {
+        number: at + 1,
+        address: address.clone(),
+        answer: answer.unwrap_or_else(untold),
+    })
+    .collect()
 }
 
 fn ask(
     config: &Config,
-    login: Option<Login>,
-    address: &Address,
-    database: u32,
+    place: &Place,
+    limits: Patience,
     restart_guard_key: &[u8],
-) -> Answer {
-    let number = database.to_string();
-    let mut commands: Vec<Vec<&[u8]>> = login.iter().map(Login::words).collect();
-    if database != 0 {
-        commands.push(vec![b"SELECT", number.as_bytes()]);
-    }
-    commands.push(vec![b"PTTL", restart_guard_key]);
-    commands.push(vec![b"INFO"]);
-    match question::ask(config, address, &commands, patience(config)).as_deref() {
-        Ok([.., restart_guard, Reply::Bulk(info)]) => {
-            let is_guarded = matches!(restart_guard, Reply::Int(left) if *left != NO_KEY);
-            Answer::Seen(seen(&String::from_utf8_lossy(info), database, is_guarded))
-        }
-        Ok([.., Reply::Error(words)]) => Answer::Untold(words.clone()),
-        Ok(_) => Answer::Untold("an unexpected reply".to_owned()),
-        Err(error) => Answer::Untold(error.to_string()),
-    }
+) -> io::Result<Answer> {
+    let commands = [vec![b"PTTL", restart_guard_key], vec![b"INFO"]];
+    let replies = Link::open(config, place, limits)?.ask_all(&commands)?;
+    let is_guarded = matches!(replies[0], Frame::Int(left) if left != NO_KEY);
+    Ok(match link::text(&replies[1]) {
+        Ok(info) => Answer::Seen(seen(&info, place.database(), is_guarded)),
+        Err(words) => Answer::Untold(words),
+    })
 }
 
 /// Reads the answer to `INFO`. A missing section is no sign: Redis and Valkey have all sections that are read here.
