@@ -19,9 +19,9 @@ use redbolt::proto::{MAX_LABEL, MAX_RESOURCE};
 
 use crate::given::Given;
 use crate::help::{
-    ACQUIRE_HELP, BENCH_HELP, COMPLETION_HELP, EXTEND_HELP, FIRST_STEPS, INIT_HELP, LEAD_HELP,
-    LEAD_USAGE, LOCK_HELP, LOCK_USAGE, MAN_HELP, NODE_HELP, NODES_FILE_HELP, OBSERVE_HELP,
-    PASSWORD_FILE_HELP, RELEASE_HELP, STATUS_HELP, UNLOCK_HELP,
+    ACQUIRE_HELP, BENCH_HELP, COMPLETION_HELP, DOCTOR_HELP, EXTEND_HELP, FIRST_STEPS, INIT_HELP,
+    LEAD_HELP, LEAD_USAGE, LOCK_HELP, LOCK_USAGE, MAN_HELP, NODE_HELP, NODES_FILE_HELP,
+    OBSERVE_HELP, PASSWORD_FILE_HELP, RELEASE_HELP, STATUS_HELP, UNLOCK_HELP,
 };
 use crate::variables::{
     CONNECT_TIMEOUT_VARIABLE, LABEL_VARIABLE, MAX_TTL_VARIABLE, PASSWORD_FILE_VARIABLE,
@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Release(ReleaseArgs),
     /// Show who holds a lock, node by node; without a name, show the nodes
     Status(StatusArgs),
+    /// Examine nodes: can they carry locks, and what should be changed
+    Doctor(DoctorArgs),
     /// Delete a lock whose holder does not release it
     Unlock(UnlockArgs),
     /// Declare nodes as new: once in their life, never in a start script
@@ -667,6 +669,26 @@ pub(crate) struct StatusArgs {
     /// The name of the lock; without a name, show the nodes
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
     pub(crate) key: Option<OsString>,
+
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = DOCTOR_HELP)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Look for locks that never expire among the keys whose names begin with TEXT. Then every key without a TTL counts,
+    /// and not only those that have the form of a lock
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) prefix: OsString,
+
+    /// Whether the users of the nodes read restart guards
+    #[arg(long, value_name = "WORD", default_value = "on")]
+    pub(crate) restart_guard: RestartGuardWord,
 
     #[command(flatten)]
     pub(crate) nodes: Nodes,

@@ -1,7 +1,7 @@
 //! Every exit status of `redbolt`, with the names that the rest of the program uses.
 //!
-//! Numbers below 80 are from `sysexits.h`, since commands rarely return them; 126, 127 and 128 + signal are the
-//! shell's.
+//! Numbers from 64 to 78 are from `sysexits.h`, since commands rarely return them; 126, 127 and 128 + signal are the
+//! shell's. 1 and 2 are the results of `doctor`, which runs no command, and of nothing else.
 
 use std::fmt;
 use std::io;
@@ -12,6 +12,10 @@ use redbolt::{RequestError, StartError};
 
 /// All went well.
 pub(crate) const SUCCESS: u8 = 0;
+/// `doctor` found something that an operator should look at, and nothing that keeps nodes from carrying locks.
+pub(crate) const WARNINGS: u8 = 1;
+/// `doctor` found a fault.
+pub(crate) const FAILURES: u8 = 2;
 /// The request is impossible: wrong options, no nodes, a TTL over the limit.
 pub(crate) const USAGE: u8 = 64;
 /// Too few nodes can vote: they do not answer, are quarantined, or are misconfigured.

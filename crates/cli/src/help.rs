@@ -243,6 +243,28 @@ Example:
   redbolt status --exit-status nightly > /dev/null
   case $? in 0) echo free ;; 75) echo held ;; *) echo 'not known' ;; esac";
 
+pub(crate) const DOCTOR_HELP: &str = "\
+Examines every node and the set, and prints a line for each check: pass, warn, fail, or skip for
+what the user may not read, with the reason. Below a warning or a failure it prints what to do.
+
+A node is asked for 200 round trips (for 2 s at most), its version, role, replicas, persistence,
+memory, eviction and hz, its clock, its slow log and latency events, and locks that never expire.
+The clock is compared with this host's, to within half of the shortest round trip. Locks that never
+expire are looked for among the first 10,000 keys. Persistence is judged by --restart-guard and
+--restart-trust, so give those that the users of the nodes give.
+
+It changes nothing on the nodes. Whether the user may run a command is found out by calls that no
+server executes as a write; a refusal leaves an entry in the server's ACL log. No password, token or
+argument of a command is printed.
+
+Exit status: 0 when all checks pass (skipped checks count as passed), or
+    1  a warning                              64  wrong usage
+    2  a failure                              71  refused by the operating system
+
+Examples:
+  redbolt doctor
+  redbolt doctor --json | jq -r '.nodes[].checks[] | select(.result == \"fail\") | .todo'";
+
 pub(crate) const INIT_HELP: &str = "\
 A node without a restart guard is new or has lost its memory, and redbolt cannot tell which. So it
 does not vote for --max-ttl: then every lock that it may have forgotten is over. `init` declares

@@ -14,8 +14,10 @@ mod args;
 mod bench;
 #[cfg(target_os = "linux")]
 mod birth;
+mod colour;
 mod contact;
 mod demo;
+mod doctor;
 mod duration;
 mod environment;
 mod exit;
@@ -35,6 +37,7 @@ mod observe;
 #[cfg(test)]
 mod read_any;
 mod say;
+mod scan;
 #[cfg(target_os = "linux")]
 mod signals;
 #[cfg(target_os = "linux")]
@@ -137,6 +140,7 @@ fn run(command: &Command) -> Result<u8, Failure> {
         Command::Release(args) => shield().and_then(|()| held::release(args)),
         Command::Unlock(args) => shield().and_then(|()| unlock::run(args)),
         Command::Status(args) => status::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Init(args) => init::run(args),
         #[cfg(target_os = "linux")]
         Command::Bench(args) => bench::run(args),

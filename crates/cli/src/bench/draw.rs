@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::colour;
+
 /// How a bar is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pen {
@@ -23,11 +25,7 @@ impl Pen {
         let named = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(named);
         let locale = locale.unwrap_or_default().to_uppercase().replace('-', "");
-        let is_dumb = named("TERM").is_none_or(|term| term == "dumb");
-        Self {
-            blocks: is_terminal && locale.contains("UTF8"),
-            colour: is_terminal && !is_dumb && named("NO_COLOR").is_none(),
-        }
+        Self { blocks: is_terminal && locale.contains("UTF8"), colour: colour::is_wanted() }
     }
 
     fn bar(self, share: f64) -> String {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redbolt::Config;
 
-use super::Place;
+use super::place::Place;
 
 /// Runs `ask` for every node at once. Returns what came within the time, in the order of the nodes; `None` for a node that
 /// takes longer.

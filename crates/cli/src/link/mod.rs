@@ -4,49 +4,20 @@
 
 mod every_node;
 mod login;
+mod place;
 mod socket;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use redbolt::Config;
-use redbolt::net::Address;
 use redbolt::resp::{BytesMut, Frame, FrameDecoder, Limits, command};
 
 pub(crate) use self::every_node::ask_every_node;
-use self::login::Login;
+pub(crate) use self::place::Place;
 use self::socket::{Socket, Stream, left};
-use crate::addresses;
-use crate::args::Nodes;
 use crate::duration::show;
 use crate::say::printable;
-
-/// Where a node is, and how a connection to it begins.
-pub(crate) struct Place {
-    address: Address,
-    database: u32,
-    login: Option<Login>,
-}
-
-impl Place {
-    /// The places of all nodes, in order. `config` was made of `nodes`.
-    pub(crate) fn all(nodes: &Nodes, config: &Config) -> Vec<Self> {
-        let given = addresses::given(nodes).unwrap_or_default();
-        let shared = addresses::password(nodes).ok().flatten();
-        let known = config.addresses().iter().zip(&config.settings().nodes);
-        let places = given.iter().zip(known).map(|(given, (address, settings))| Self {
-            address: address.clone(),
-            database: settings.database,
-            login: Login::of(&given.text, shared),
-        });
-        places.collect()
-    }
-
-    /// The number of the database that the locks are in.
-    pub(crate) fn database(&self) -> u32 {
-        self.database
-    }
-}
 
 /// How long a connection may take.
 #[derive(Clone, Copy, Debug)]

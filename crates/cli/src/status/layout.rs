@@ -18,7 +18,8 @@ pub(super) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String 
     text
 }
 
-pub(super) fn restart_guard_as_json(restart_guard: RestartGuardState) -> Option<Value> {
+/// The state of a restart guard; `None` if it was not read.
+pub(crate) fn restart_guard_as_json(restart_guard: RestartGuardState) -> Option<Value> {
     let (state, left) = match restart_guard {
         RestartGuardState::Votes => ("votes", None),
         RestartGuardState::Quarantined { left, .. } => ("quarantined", Some(left)),

@@ -7,7 +7,10 @@ mod lock;
 mod nodes;
 mod wait;
 
-use redbolt::Client;
+use redbolt::{Client, report::NodeReport};
+
+pub(crate) use self::layout::restart_guard_as_json;
+pub(crate) use self::nodes::reason;
 
 use crate::args::StatusArgs;
 use crate::exit::Failure;
@@ -24,4 +27,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
         (None, Some(wanted)) => wait::run(&client, args, &wanted),
         (None, None) => nodes::show_nodes(&client, args),
     }
+}
+
+/// Finds out which nodes vote, and which notify waiters.
+pub(crate) fn look(client: &Client) -> Result<NodeReport, Failure> {
+    nodes::look(client).map(|(report, _)| report)
 }

@@ -28,7 +28,7 @@ pub(super) fn show_nodes(client: &Client, args: &StatusArgs) -> Result<u8, Failu
 }
 
 /// Finds out how long each node takes to answer, which nodes vote, and which notify waiters.
-pub(super) fn look(client: &Client) -> Result<(NodeReport, Vec<Option<Duration>>), Failure> {
+pub(crate) fn look(client: &Client) -> Result<(NodeReport, Vec<Option<Duration>>), Failure> {
     let settings = client.config().settings().clone();
     // It connects to each node once, so a node that hangs is waited for once.
     let seen = client.inspect(&settings.restart_guard_key).map_err(Failure::usage)?;
@@ -93,7 +93,7 @@ fn state_in_words(node: &NodeStatus) -> String {
 }
 
 /// Why a node does not vote. If its restart guard was altered, that says more than that it is quarantined.
-fn reason(node: &NodeStatus) -> String {
+pub(crate) fn reason(node: &NodeStatus) -> String {
     match node.restart_guard {
         RestartGuardState::Found(found) => found.to_string(),
         _ => {

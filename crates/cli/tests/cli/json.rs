@@ -110,6 +110,16 @@ fn every_field_of_bench_is_explained() {
 }
 
 #[test]
+fn every_field_of_doctor_is_explained() {
+    let mut world = World::of(3);
+    world.nodes[1].kill();
+    are_explained(
+        "## `redbolt doctor --json`",
+        &[world.run(&["doctor", "--json"]).expect(2).stdout],
+    );
+}
+
+#[test]
 fn the_versioning_promise_names_the_page() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../RELEASING.md");
     let page = fs::read_to_string(page).unwrap();

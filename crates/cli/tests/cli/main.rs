@@ -10,6 +10,7 @@ mod at_least;
 mod bench;
 mod chaos;
 mod counter;
+mod doctor;
 mod escapes;
 mod fair_queue;
 mod fencing;

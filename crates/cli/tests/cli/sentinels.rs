@@ -70,6 +70,23 @@ fn says(node: &Server, words: &str) -> bool {
 }
 
 #[test]
+fn the_doctor_asks_the_master_and_wants_replicas_in_time() {
+    let world = World::of(1);
+    let (_sentinels, address) = sentinels(&world);
+    let (master, replica) = (&world.nodes[0], Server::start());
+    let told = || with(&world, &address, &["doctor"]).stdout;
+    let alone = told();
+    assert!(alone.contains("The master has no replica"), "{alone}");
+    replica.cmd(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    eventually("a replica is connected", || says(master, "connected_slaves:1"));
+    let unaware = told();
+    assert!(unaware.contains("-> Set min-replicas-to-write 1."), "{unaware}");
+    master.cmd("CONFIG SET min-replicas-to-write 1");
+    let careful = told();
+    assert!(careful.contains("only with 1 of 1 replicas"), "{careful}");
+}
+
+#[test]
 fn bench_asks_the_master_whether_it_is_in_use() {
     let world = World::of(1);
     let (_sentinels, address) = sentinels(&world);

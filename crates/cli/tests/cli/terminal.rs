@@ -323,3 +323,13 @@ fn a_command_that_ctrl_z_does_not_stop_keeps_its_lock() {
         shell.end();
     });
 }
+
+#[test]
+fn the_doctor_has_colours_on_a_terminal() {
+    let world = World::of(1);
+    let shown = |words: &[&str]| Session::start(&world, &[&["env"], words].concat()).end().1;
+    let colours = shown(&["-u", "NO_COLOR", "TERM=xterm", REDBOLT, "doctor"]);
+    assert!(colours.contains("\x1b[32mpass\x1b[0m  votes"), "{colours}");
+    let plain = shown(&["NO_COLOR=1", "TERM=xterm", REDBOLT, "doctor"]);
+    assert!(plain.contains("pass  votes") && !plain.contains('\x1b'), "{plain}");
+}

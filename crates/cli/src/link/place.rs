@@ -1,0 +1,40 @@
+//! Where a node is, and how a connection to it begins.
+
+use redbolt::Config;
+use redbolt::net::Address;
+
+use super::login::Login;
+use crate::addresses;
+use crate::args::Nodes;
+
+/// The address of a node, its database, and who logs in.
+pub(crate) struct Place {
+    pub(super) address: Address,
+    pub(super) database: u32,
+    pub(super) login: Option<Login>,
+}
+
+impl Place {
+    /// The places of all nodes, in order. `config` was made of `nodes`.
+    pub(crate) fn all(nodes: &Nodes, config: &Config) -> Vec<Self> {
+        let given = addresses::given(nodes).unwrap_or_default();
+        let shared = addresses::password(nodes).ok().flatten();
+        let known = config.addresses().iter().zip(&config.settings().nodes);
+        let places = given.iter().zip(known).map(|(given, (address, settings))| Self {
+            address: address.clone(),
+            database: settings.database,
+            login: Login::of(&given.text, shared),
+        });
+        places.collect()
+    }
+
+    /// Whether the node is given with a password.
+    pub(crate) fn has_login(&self) -> bool {
+        self.login.is_some()
+    }
+
+    /// The number of the database that the locks are in.
+    pub(crate) fn database(&self) -> u32 {
+        self.database
+    }
+}
