@@ -690,6 +690,35 @@ fn a_ticket_has_the_grace_that_its_owner_needs_now() {
     }
 }
 
+/// A second node is asked without a ticket, since it forbids the queue, and denies as well; the third fails.
+#[test]
+fn a_ticket_stays_while_the_one_that_replaces_it_is_known_to_one_node() {
+    let mut world = World::with(3, 2, |settings| {
+        in_queue(settings);
+        settings.response_timeout = secs(2);
+    });
+    world = world.warm();
+    holds(&mut world, 0);
+    waits(&mut world, 1);
+    for (node, text) in [(0, "NOPERM No permissions to access a key"), (2, "ERR no")] {
+        world.answer(node, move |args| {
+            let is_old = |name: &[u8]| name.windows(4).any(|part| part == b":500");
+            let has_new = args.iter().any(|arg| arg.starts_with(b"x") && !is_old(arg));
+            has_new.then(|| error(text)).flatten()
+        });
+    }
+    world.delay(ms(150));
+    world.run_until(secs(5), |world| graces(world, 1).len() == 2);
+    for _ in 0..2_000 {
+        world.run(ms(1));
+        assert_eq!(
+            graces(&mut world, 2),
+            [500],
+            "others could pass at the first and the last node"
+        );
+    }
+}
+
 /// Its last ask took so long that the next one carries another ticket, which reaches no node.
 #[test]
 fn a_waiter_whose_connections_end_keeps_its_place() {

@@ -26,6 +26,8 @@ pub(crate) struct Ticket {
     name: TicketName,
     /// The claim of the ticket before it, at the same place with another grace, which goes when the nodes know this one.
     former: Option<ClaimId>,
+    /// The nodes that have answered an ask with it.
+    known_by: NodeSet,
     agreement: StampAgreement,
     grace: Duration,
     /// The grace that the present round trip needs.
@@ -152,6 +154,7 @@ impl Ticket {
             claim,
             name,
             former: None,
+            known_by: NodeSet::EMPTY,
             agreement: StampAgreement::new(quorum),
             grace,
             needed_grace: grace,
@@ -298,6 +301,7 @@ impl Ticket {
     /// Records what a node has answered to an ask with this ticket. Returns for how long nobody needs to ask there, if the
     /// resource is free and the first in the queue was called.
     fn record(&mut self, node: NodeId, reply: QueueReply, now: Timestamp) -> Option<Duration> {
+        self.known_by.insert(node);
         let place = match reply {
             QueueReply::Granted { stamp, .. } => {
                 self.agreement.record(node, stamp);

@@ -101,7 +101,7 @@ impl WaitingLock<'_> {
             ticket.grace = (ticket.needed_grace + ticket.needed_grace / 4).min(LONGEST_GRACE);
             let (claim, name) = self.make_ticket(ticket.grace, claims);
             ticket.former = Some(std::mem::replace(&mut ticket.claim, claim));
-            ticket.name = name;
+            (ticket.name, ticket.known_by) = (name, NodeSet::EMPTY);
         }
         let (proposal, grace_ms) = (self.env.now().wall.0 / 1000, ticket.grace.as_millis() as u64);
         if let Some(claim) = claims.find_mut(self.lock.claim()) {
@@ -138,6 +138,7 @@ impl WaitingLock<'_> {
         let Some(ticket) = self.ticket.as_mut().filter(|_| is_meant) else {
             return [Decision::Continue; 2];
         };
+        ticket.known_by.insert(node);
         ticket.places.push((node, place));
         match self.lead() {
             Some(lead) if !self.leads().contains(lead.0) => {
@@ -215,12 +216,10 @@ impl WaitingLock<'_> {
 
     /// Takes the ticket that was replaced, if the nodes know the new one: until then it may be the only one before that.
     fn take_former_ticket(&mut self) -> Option<ClaimId> {
-        let answered = self.votes.grants().or(self.votes.denies()).len();
+        let ticket = self.ticket.as_mut()?;
         // As long as a quorum of nodes may be without the new ticket, others could pass there.
-        if answered + self.votes.quorum() <= self.votes.node_count() {
-            return None;
-        }
-        self.ticket.as_mut()?.former.take()
+        let is_known = ticket.known_by.len() + self.votes.quorum() > self.votes.node_count();
+        ticket.former.take_if(|_| is_known)
     }
 
     /// The grace that an owner needs now, whose last ask took so long.
