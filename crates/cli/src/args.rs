@@ -20,7 +20,7 @@ use redbolt::proto::{MAX_LABEL, MAX_RESOURCE};
 use crate::given::Given;
 use crate::help::{
     ACQUIRE_HELP, BENCH_HELP, COMPLETION_HELP, DOCTOR_HELP, EXTEND_HELP, FIRST_STEPS, INIT_HELP,
-    LEAD_HELP, LEAD_USAGE, LOCK_HELP, LOCK_USAGE, MAN_HELP, NODE_HELP, NODES_FILE_HELP,
+    LEAD_HELP, LEAD_USAGE, LIST_HELP, LOCK_HELP, LOCK_USAGE, MAN_HELP, NODE_HELP, NODES_FILE_HELP,
     OBSERVE_HELP, PASSWORD_FILE_HELP, RELEASE_HELP, STATUS_HELP, UNLOCK_HELP,
 };
 use crate::variables::{
@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Release(ReleaseArgs),
     /// Show who holds a lock, node by node; without a name, show the nodes
     Status(StatusArgs),
+    /// List the locks that are held now
+    List(ListArgs),
     /// Examine nodes: can they carry locks, and what should be changed
     Doctor(DoctorArgs),
     /// Delete a lock whose holder does not release it
@@ -675,6 +677,25 @@ pub(crate) struct StatusArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
+pub(crate) struct ListArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// List only locks whose names begin with TEXT
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) prefix: OsString,
+
+    /// Stop after this many locks
+    #[arg(long, value_name = "N", default_value = "100", value_parser = limit())]
+    pub(crate) limit: usize,
+
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = DOCTOR_HELP)]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object
@@ -821,6 +842,11 @@ fn label(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         false => Err(format!("it must have at most {MAX_LABEL} printable ASCII characters")),
     }
+}
+
+/// How many locks are listed.
+fn limit() -> impl TypedValueParser<Value = usize> {
+    RangedU64ValueParser::<u64>::new().range(1..=10_000).map(|limit| limit as usize)
 }
 
 fn measured_for(text: &str) -> Result<Duration, String> {

@@ -243,6 +243,26 @@ Example:
   redbolt status --exit-status nightly > /dev/null
   case $? in 0) echo free ;; 75) echo held ;; *) echo 'not known' ;; esac";
 
+pub(crate) const LIST_HELP: &str = "\
+Prints a line for each lock: its name, how it is held, its holder as `redbolt status NAME` shows
+it, how long it lasts unless it is extended, how many wait in the queue, and on how many nodes it
+is. Behind a lock that fewer than a quorum of the nodes have stands `no quorum`: nobody holds it,
+and it ends with its TTL. `undecided` means that nodes which did not answer decide. Locks of other
+libraries are listed if their form is known.
+
+It takes no lock and writes nothing. Each node is walked through with SCAN, which the user must be
+allowed, up to 100,000 keys in steps of 500. The last line says if it stopped earlier than that or
+at --limit: then give a longer --prefix. Locks change during the walk, so the list is a hint; what
+is between two of its steps may be missing.
+
+Exit status: 0 when a quorum of the nodes was walked through, or
+   64  wrong usage                            71  refused by the operating system
+   69  too few nodes were; says why
+
+Examples:
+  redbolt list --prefix deploy:
+  redbolt list --json | jq -r '.locks[] | select(.has_quorum | not) | .key'";
+
 pub(crate) const DOCTOR_HELP: &str = "\
 Examines every node and the set, and prints a line for each check: pass, warn, fail, or skip for
 what the user may not read, with the reason. Below a warning or a failure it prints what to do.

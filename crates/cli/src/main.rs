@@ -27,6 +27,7 @@ mod held;
 mod help;
 mod init;
 mod link;
+mod list;
 #[cfg(target_os = "linux")]
 mod lock;
 mod man;
@@ -140,6 +141,7 @@ fn run(command: &Command) -> Result<u8, Failure> {
         Command::Release(args) => shield().and_then(|()| held::release(args)),
         Command::Unlock(args) => shield().and_then(|()| unlock::run(args)),
         Command::Status(args) => status::run(args),
+        Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Init(args) => init::run(args),
         #[cfg(target_os = "linux")]

@@ -104,6 +104,7 @@ fn nodes_of(command: &Command) -> Option<&Nodes> {
         Command::Release(args) => &args.nodes,
         Command::Status(args) => &args.nodes,
         Command::Unlock(args) => &args.nodes,
+        Command::List(args) => &args.nodes,
         Command::Doctor(args) => &args.nodes,
         Command::Init(args) => &args.nodes,
         Command::Bench(args) => &args.nodes,

@@ -5,7 +5,7 @@ use redbolt::report::RestartGuardState;
 use serde_json::{Value, json};
 
 /// Columns as wide as they need to be, without those that are empty.
-pub(super) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: [usize; COLUMNS] = std::array::from_fn(|column| width(column).unwrap_or(0));
     let mut text = String::new();

@@ -9,7 +9,7 @@ mod wait;
 
 use redbolt::{Client, report::NodeReport};
 
-pub(crate) use self::layout::restart_guard_as_json;
+pub(crate) use self::layout::{restart_guard_as_json, table};
 pub(crate) use self::nodes::reason;
 
 use crate::args::StatusArgs;

@@ -120,6 +120,16 @@ fn every_field_of_doctor_is_explained() {
 }
 
 #[test]
+fn every_field_of_list_is_explained() {
+    let world = World::of(1);
+    for (file, mode) in [("one", &["one"][..]), ("all", &["--shared", "all"])] {
+        let words = [&["acquire", "--ttl", "25s", "--token-file", file], mode].concat();
+        world.run(&words).expect(0);
+    }
+    are_explained("## `redbolt list --json`", &[world.run(&["list", "--json"]).expect(0).stdout]);
+}
+
+#[test]
 fn the_versioning_promise_names_the_page() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../RELEASING.md");
     let page = fs::read_to_string(page).unwrap();

@@ -21,6 +21,7 @@ mod init;
 mod input;
 mod json;
 mod lead;
+mod list;
 mod look;
 mod loss;
 mod manual;
