@@ -1,7 +1,7 @@
-//! Asking: which nodes are sent an attempt's ask, now or once their link is there, and what becomes of it.
+//! Sends an attempt's request to each node, now or once its link is ready.
 //!
-//! Apart from the folder's `mod.rs`, which decides by votes, because here it is only known how a node is reached. Not
-//! here: what an answer says, see `voting`.
+//! Invariant: a request that is lost with its connection is never sent again. Its vote fails, and
+//! the next attempt has another token.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 
 impl Core {
-    /// Asks these nodes, and gives them their time.
+    /// Sends the request to these nodes and sets the time within which they have to answer.
     pub(in crate::proto::core) fn offer_to(
         &mut self,
         id: LockId,
@@ -38,8 +38,9 @@ impl Core {
         decided.unwrap_or_default()
     }
 
-    /// Asks one node, now or as soon as its link is there; returns how long that may take. At a suspected
-    /// node one ask of a lock is open at a time: where an earlier one is, it waits until that has an answer.
+    /// Sends the request to one node, now or once its link is ready. Returns how long the link may
+    /// take. A lock has one request open at a suspected node: the next is held back until the node
+    /// answers.
     fn offer_node(
         &mut self,
         node_id: NodeId,
@@ -61,8 +62,8 @@ impl Core {
         } else {
             let (node, mut env) = self.node_in_env(node_id, now);
             if node.reopen(&mut env) {
-                // A first contact is given the time that it needs; a node that was lost before is not waited for longer than one
-                // that answers.
+                // A first contact gets the time that it needs. A node that failed before gets no
+                // more time than one that is connected.
                 let is_first = node.link.has_not_failed();
                 self.claims.find_mut(claim).into_iter().for_each(|claim| claim.queue(node_id));
                 return match is_first {
@@ -92,7 +93,7 @@ impl Core {
         claim.sent(node_id, now.boot.after_ms(claim.ttl_ms()));
         self.common.metrics.of(node_id).asks += 1;
         let node = &mut self.nodes[node_id.index()];
-        // A lock in the queue looks for itself, and at less than its ask reads.
+        // A lock with a ticket tracks by its own reads, which cover fewer keys than its request.
         if claim.is_read_by_its_ask() && claim.ticket().is_none() {
             node.track_next(now.boot);
         }
@@ -112,7 +113,8 @@ impl Core {
         });
     }
 
-    /// The ask of a lock that waits in the queue, unless the node has no queue or the lock has left.
+    /// Returns the request of a lock with a ticket; without the ticket if the node has no queue or
+    /// the ticket has ended.
     fn ask_with_ticket(
         &mut self,
         node: NodeId,
@@ -130,14 +132,14 @@ impl Core {
         self.claims.find(id).map_or(Command::SetIfAbsent, |claim| claim.kind().ask)
     }
 
-    /// Sends the asks that waited for this node's link.
+    /// Sends the requests that waited for this node's link.
     pub(in crate::proto::core) fn send_queued(&mut self, node: NodeId, now: ClockReading) {
         for id in self.claims.that(|claim| claim.is_queued(node)).collect::<Vec<_>>() {
             self.send_ask(node, id, now);
         }
     }
 
-    /// Fails the asks that wait for a link which will not open.
+    /// Fails the requests that wait for a link which will not open.
     pub(in crate::proto::core) fn fail_queued_asks(&mut self, node: NodeId) {
         for claim in self.claims.that(|claim| claim.is_queued(node)) {
             self.common.effects.of_claim(node, claim, ClaimEffect::FailQueuedAsk);
@@ -152,7 +154,7 @@ impl Core {
         now: ClockReading,
     ) {
         if let Some(ticket) = self.claims.ticket_of(id).filter(|_| !untouched) {
-            // The ask may yet run, and put back a ticket that was taken away.
+            // The request may still run, and then re-creates a ticket that was removed.
             ticket.connection_lost(node, false);
         }
         self.at_claim(id, now, |claim| claim.lose_ask(node, untouched));
@@ -162,6 +164,8 @@ impl Core {
                 return claim.queue(node);
             }
         }
+        // Never sent twice: the vote fails, and the next attempt has another token
+        // (docs/how-it-works/protocol.md#links).
         self.vote_failed(node, id, now);
     }
 
@@ -182,7 +186,8 @@ impl Core {
         }
     }
 
-    /// The suspected nodes at which an ask of this lock is open from an earlier attempt.
+    /// Returns the suspected nodes at which a request or undo of an earlier attempt of this lock is
+    /// open.
     pub(super) fn open_asks(&self, id: LockId) -> NodeSet {
         if mutant!(SuspectAskedAgain) {
             return NodeSet::default();
@@ -196,7 +201,7 @@ impl Core {
         active.attempt.open.or(last).and(self.common.suspected)
     }
 
-    /// A node that was suspected has answered: what was held back is asked now.
+    /// Sends the requests that were held back, now that the suspected node has answered.
     #[cold]
     pub(in crate::proto::core) fn send_held_back(&mut self, id: NodeId, now: ClockReading) {
         let held_back = self.node_mut(id).held_back().take();

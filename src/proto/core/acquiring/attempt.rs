@@ -1,7 +1,8 @@
-//! An attempt, from its first ask to its verdict, and for how long it waits for the rest of the nodes once a quorum has voted.
+//! An attempt from its first request to its verdict, and how long it waits for the remaining nodes
+//! after a quorum has voted.
 //!
-//! A node that takes longer than usual is suspected, and not waited for. Suspicion is no failure and no vote. Not here:
-//! how long a node usually takes, see `links::suspect`.
+//! Invariant: a suspected node is not waited for, but suspicion is neither a failure nor a vote.
+//! The time after which a node is suspected is computed in `links::suspect`.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::proto::vote::{Cause, Verdict, Vote};
 use crate::proto::{lease::Lease, lock_mode::LockMode, mutants::mutant};
 
 impl Core {
-    /// Begins a round of asks under a new token, to all nodes or to one of them first. Returns whether the lock waits.
+    /// Begins an attempt under a new token, on all nodes or on `lead` first. Returns whether the
+    /// lock waits.
     pub(in crate::proto::core) fn begin_attempt(
         &mut self,
         id: LockId,
@@ -26,9 +28,10 @@ impl Core {
         self.common.metrics.attempts += 1;
         self.common.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
-        // A new token for each attempt: the undo of one cannot delete the key of the next.
+        // A new token for each attempt, so that the undo of one cannot delete the key of the next.
         let mut random = self.common.entropy.bytes::<16>();
-        // A token begins with a letter: some libraries take a string of digits for a time that is over.
+        // The token begins with a letter: some libraries read a string of digits as a time in the
+        // past.
         random[0] |= 0xa0;
         let open = self.open_asks(id);
         let Some(active) = self.locks.active(id) else { return false };
@@ -49,9 +52,9 @@ impl Core {
         lock.asks_for(claim_id);
         active.attempt.lead = lead;
         active.attempt.open = open;
-        // Validity counts from before the first ask leaves (Redlock, step 1): no node can have set
-        // its key earlier. That of an upgrade which is repeated counts from its first attempt: a lock is not held for
-        // longer because a clock was wrong.
+        // Validity counts from before the first request is sent (Redlock, step 1): no node can have
+        // set its key earlier. A repeated upgrade keeps the start of its first attempt, so that a
+        // wrong clock does not lengthen the hold.
         if first.is_none() || !is_repeated {
             lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         }
@@ -60,8 +63,9 @@ impl Core {
 }
 
 impl LockAtWork<'_> {
-    /// The lead has voted: the others are asked if it granted, under the same token, and with the validity counted from the
-    /// lead's ask. They are also asked if it refused our clock, since that says nothing of the lock.
+    /// Decides by the lead's vote. After a grant the other nodes are asked too, under the same
+    /// token and with validity counted from the lead's request; also if the lead rejected our
+    /// clock, because that is not a vote on the lock.
     fn led(&mut self, lead: NodeId) -> Decision {
         let reason = match self.active.votes.of(lead) {
             None => return Decision::Continue,
@@ -76,7 +80,7 @@ impl LockAtWork<'_> {
         self.attempt_failed(reason)
     }
 
-    /// What the votes of an attempt have come to.
+    /// Decides the attempt by the votes so far.
     pub(crate) fn decide(&mut self) -> Decision {
         match self.lock.phase {
             Phase::Asking => {}
@@ -105,7 +109,8 @@ impl LockAtWork<'_> {
         }
         match verdict {
             Verdict::Undecided => self.keep_waiting(),
-            // A quorum that took as long as the TTL proves nothing: its first keys may have ended.
+            // A quorum that took as long as the TTL proves nothing: its first keys may have
+            // expired.
             Verdict::Granted if self.lock.lease.remaining(self.env.now).is_zero() => {
                 self.attempt_failed(RefusalReason::Expired)
             }
@@ -116,13 +121,14 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Records how long a round of asks took. The average forgets an eighth each time.
+    /// Records how long a round of requests took, in an average in which the last one weighs an
+    /// eighth.
     fn record_round_trip(&mut self) {
         let (before, took) = (self.env.round_trip, self.active.round.took(self.env.now.boot));
         self.env.round_trip = if before.is_zero() { took } else { (before * 7 + took) / 8 };
     }
 
-    /// A quorum has granted, in time: so is the lock, once it has its slot and its token.
+    /// Grants a lock that a quorum has granted in time, once its slot and fencing token are agreed.
     fn quorum_granted(&mut self) -> Decision {
         if self.active.permit.is_wanted() {
             match self.agree_on_slot() {
@@ -134,8 +140,8 @@ impl LockAtWork<'_> {
                 Agreed::Never => return self.attempt_failed(RefusalReason::Contended),
             }
         }
-        // A token must be larger than those of all holders before, so a quorum has to have the
-        // largest before it is handed out.
+        // A fencing token must exceed those of all earlier holders, so a quorum must have the
+        // largest counter before the token is handed out.
         if self.active.fencing.is_wanted() && !self.agree() {
             self.decide_write_back()
         } else {
@@ -143,9 +149,9 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// What has come of the write-back, while the lock is on its way to its token.
+    /// Decides by the state of the write-back.
     fn decide_write_back(&mut self) -> Decision {
-        // The write-back takes a round trip more, out of the same lease.
+        // The write-back takes another round trip out of the same lease.
         let verdict = match self.lock.lease.remaining(self.env.now) {
             left if left.is_zero() => return self.attempt_failed(RefusalReason::Expired),
             _ => self.write_back_verdict(),
@@ -159,7 +165,7 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// The one place where a lock is granted.
+    /// Grants the lock. Every grant passes here.
     fn grant(&mut self) -> Decision {
         self.check_grant();
         self.lock.granted(self.active.round.since(), self.env.now.boot);
@@ -167,7 +173,7 @@ impl LockAtWork<'_> {
         Decision::Granted
     }
 
-    /// The time of an attempt is over, unless it goes on.
+    /// Ends an attempt whose time is up. Before that, looks for nodes that exceed their allowance.
     pub(crate) fn attempt_due(&mut self) -> Decision {
         if !self.active.round.is_over(self.env.now.boot) {
             self.arm(self.active.round.until());
@@ -177,7 +183,7 @@ impl LockAtWork<'_> {
         if self.env.now.boot >= self.active.waiting.deadline()
             && let Some(decided) = self.active.attempt.decided
         {
-            // An attempt that was cut short says less about the reason than the one before.
+            // An attempt that was cut short is a worse reason than the attempt before it.
             self.active.votes = decided;
             return Decision::Refused(RefusalReason::OutOfTime);
         }
@@ -188,7 +194,7 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// A node that has not voted, or not confirmed the token, is no voter.
+    /// Fails the nodes that have not voted, or have not confirmed the fencing token.
     fn fail_the_silent(&mut self) {
         let votes = &mut self.active.votes;
         let unconfirmed = match self.lock.phase {
@@ -207,8 +213,8 @@ impl LockAtWork<'_> {
                 Link::Opening { .. } => Cause::ConnectTimeout,
                 _ => Cause::NoAnswer,
             };
-            // Its answer may still come. It counts no longer then, and if it is a grant the undo
-            // that is owed deletes the key.
+            // The answer may still come, but no longer counts. If it is a grant, the undo that is
+            // owed deletes the key.
             votes.cast(node, Vote::Fail(cause));
             self.env.metrics.of(node).not_voted(cause);
             if mutant!(ReplyShifted) {
@@ -221,8 +227,8 @@ impl LockAtWork<'_> {
         let is_set_right = reason == RefusalReason::NoQuorum && self.set_clock_right();
         let active = &mut *self.active;
         let out_of_time = self.env.now.boot >= active.waiting.deadline();
-        // The nodes have answered how wrong our clock is: that is no verdict about the lock.
-        // Once for each attempt: a node whose clock runs away could ask for repeats without end.
+        // The nodes have reported how wrong our clock is, which is not a verdict on the lock. Only
+        // one repeat: a node whose clock runs away could ask for more without end.
         if is_set_right && !out_of_time && active.fencing.take_repeat() {
             return Decision::Repeat;
         }
@@ -231,7 +237,7 @@ impl LockAtWork<'_> {
             && let Some(vote) = active.votes.of(lead)
             && let Some(decided) = active.attempt.decided
         {
-            // What the others said last still says more than nothing.
+            // The last votes of the other nodes are better than none.
             active.votes = decided;
             active.votes.cast(lead, vote);
         }
@@ -254,7 +260,7 @@ impl Active {
 }
 
 impl LockAtWork<'_> {
-    /// A vote has decided nothing. If a quorum has voted, the others are given their allowance.
+    /// Gives the remaining nodes their allowance if a quorum has voted without deciding.
     #[inline]
     pub(super) fn limit_wait(&mut self) {
         if self.active.votes.has_quorum() {
@@ -262,7 +268,7 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Waits for more votes, but not for long once a quorum has answered.
+    /// Waits for more votes; once a quorum has answered, only for the allowance of the others.
     #[inline]
     pub(super) fn keep_waiting(&mut self) -> Decision {
         self.limit_wait();
@@ -279,7 +285,8 @@ impl LockAtWork<'_> {
         self.arm(until);
     }
 
-    /// The nodes are asked from now on, which may take so long, or a lead that is to answer first.
+    /// Limits a round of requests to `patience`, the lease and the deadline. A lead that is asked
+    /// first has until `lead_until`.
     pub(in crate::proto::core) fn ask_for(
         &mut self,
         patience: Duration,
@@ -291,8 +298,8 @@ impl LockAtWork<'_> {
         self.arm(self.active.round.due());
     }
 
-    /// A round goes on. Those who have not answered within their allowance are suspected, and a lead that
-    /// takes longer than usual is not the only one to be asked.
+    /// Suspects the nodes that exceeded their allowance after a quorum answered. If a lead takes
+    /// longer than usual, the other nodes are asked too.
     pub(super) fn round_drags(&mut self) -> Decision {
         let active = &mut *self.active;
         let until = active.round.rest_until();
@@ -301,11 +308,13 @@ impl LockAtWork<'_> {
             return Decision::Continue;
         }
         if let Some(lead) = active.attempt.lead.take() {
-            // The others are asked before it has voted, under the same token, and with the validity counted from its ask.
+            // The others are asked before the lead has voted, under the same token and with
+            // validity counted from the lead's request.
             return Decision::AskMore(self.nodes.all().without(lead.into()));
         }
         let (since, awaited) = (active.round.quorum_at(), active.votes.awaited());
-        // Those who have more time are waited for anew, unless only a write-back is.
+        // The next decision arms this again for nodes that have time left, but not if only a
+        // write-back is pending.
         active.round.wait_for_rest(Timestamp::NEVER);
         let mut late = NodeSet::default();
         let is_late = |node: &NodeId| self.env.now.boot >= self.nodes.awaited_until(*node, since);

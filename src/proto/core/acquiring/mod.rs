@@ -1,7 +1,6 @@
-//! From a request to a grant or a refusal: attempts, and their verdicts.
+//! Attempts to acquire a lock, from a request to a grant or a refusal.
 //!
-//! Apart from `waiting`, which decides when a lock may ask: here is one attempt at a time. Not here: what counts as a
-//! grant or a denial, see `proto::vote`; what a node may hold for an attempt that failed, see `claims`.
+//! Invariant: a node that denies has voted; a node that fails has not.
 
 mod asking;
 mod attempt;
@@ -10,34 +9,34 @@ mod voting;
 use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::vote::Votes;
 
-/// One lock's present attempt, and what the last one came to.
+/// The present attempt of a lock, and the result of the last one.
 #[derive(Debug)]
 pub(super) struct Attempt {
-    /// The votes of the last attempt that came to a verdict.
+    /// The votes of the last attempt that reached a verdict.
     decided: Option<Votes>,
-    /// The node that is asked before all others; once it has granted there is none.
+    /// The node that is asked first, until the others are asked too.
     lead: Option<NodeId>,
-    /// The nodes at which an earlier attempt left an ask open, of those that were suspected then.
+    /// The suspected nodes at which an earlier attempt had a request open when this one began.
     open: NodeSet,
 }
 
 impl Attempt {
-    /// Of a lock that was not asked for yet.
+    /// Creates the state of a lock that has made no attempt.
     pub(super) const fn new() -> Self {
         Self { decided: None, lead: None, open: NodeSet::EMPTY }
     }
 
-    /// The votes of the last attempt that came to a verdict.
+    /// Returns the votes of the last attempt that reached a verdict.
     pub(super) fn decided(&self) -> Option<Votes> {
         self.decided
     }
 
-    /// Whether one node is asked before all others.
+    /// Returns whether one node is asked before the others.
     pub(super) fn is_led(&self) -> bool {
         self.lead.is_some()
     }
 
-    /// It is over. Whether one node was asked before all others.
+    /// Ends the attempt. Returns whether one node was asked before the others.
     pub(super) fn was_led(&mut self) -> bool {
         self.lead.take().is_some()
     }

@@ -1,7 +1,7 @@
-//! Voting: from a node's answer to an ask to the vote that counts.
+//! Reads the answer to a request and counts the vote in it.
 //!
-//! Apart from the folder's `mod.rs`, which decides by votes. An answer may carry more than a vote: a fencing counter, the
-//! restart guard's TTL, or for how long the key in the way will live. Not here: what the restart guard makes of a vote.
+//! Invariant: a vote counts only for the attempt whose claim it answers. An answer may also carry a
+//! fencing counter, the restart guard's TTL, or the remaining time of the holder.
 
 use crate::proto::answer::{Answer, vote_of_set};
 use crate::proto::classify::{ServerError, classify};
@@ -19,7 +19,7 @@ use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
 
 impl Core {
-    /// An ask whose vote counts by what the restart guard says next.
+    /// Keeps the vote of a request that is followed by a read of the restart guard.
     pub(in crate::proto::core) fn half_answered(
         &mut self,
         id: NodeId,
@@ -30,14 +30,14 @@ impl Core {
             Answer::Vote(vote) => vote,
             _ => Vote::Fail(Cause::ServerError),
         };
-        // The proof behind it in the pipeline decides whether this vote counts.
+        // The answer to that read decides whether this vote counts.
         self.note_refused(id, claim, vote);
         self.node_mut(id).pipeline.becomes(Pending::Check { claim, vote });
         Ok(())
     }
 
-    /// Reads the answer to an ask, and to a ticket's place in the queue. Returns the grant or refusal that counts if the node
-    /// votes, and `None` if the node was asked again or the claim is gone.
+    /// Reads the answer to a request, with or without a ticket. Returns the grant or refusal that
+    /// counts if the node votes; `None` if the request was sent again or the claim has ended.
     pub(in crate::proto::core) fn ask_answered(
         &mut self,
         id: NodeId,
@@ -54,8 +54,9 @@ impl Core {
             // Granted or not, the script has read the restart guard itself.
             Ok(Some(Unproven::of_ask(claim, answer)))
         } else if in_queue && reply.is_none() && is_of_queue(token) {
-            // Data that no lock has made is in this queue, such as a stamp without end. That is not an error of the protocol:
-            // the node fails to vote on this lock, and the other locks on the connection go on.
+            // The queue has data that no lock has written, such as an infinite stamp. This is not a
+            // protocol error: the node fails to vote on this lock, and other locks on the
+            // connection go on.
             let fails = Answer::Vote(Vote::Fail(Cause::WrongType));
             Ok(Some(Unproven::of_ask(claim, fails)))
         } else if in_queue && self.refuses_queue(id, claim, token, now) {
@@ -65,7 +66,7 @@ impl Core {
         }
     }
 
-    /// Takes the answer to an ask with a ticket.
+    /// Takes the answer to a request with a ticket.
     fn take(&mut self, id: NodeId, claim: ClaimId, reply: QueueReply, now: ClockReading) -> Answer {
         self.node_mut(id).capabilities.set_queue(Ability::Given);
         if let Some((lock, round)) = self.claims.find(claim).and_then(Claim::listener) {
@@ -87,8 +88,9 @@ impl Core {
         }
     }
 
-    /// Whether a node can have told that: a counter to a lock that is fenced, and one that its mode can have. How a claim was
-    /// asked for that has changed its mode since is not known.
+    /// Returns whether a node can have given this answer: a counter only if the lock is fenced, and
+    /// only what the lock's mode allows. Any grant passes for a claim that has changed its mode,
+    /// because how it was requested is no longer known.
     fn can_be_answered(&self, claim: ClaimId, reply: &QueueReply) -> bool {
         let is_as_asked = |claim: &&Claim| !claim.is_downgraded() && !claim.is_upgraded();
         let QueueReply::Granted { grant, .. } = reply else { return true };
@@ -111,27 +113,28 @@ impl Core {
         match answer {
             Answer::NoScript => {
                 self.node_mut(id).forget_scripts();
-                // Sent by text, the script cannot be unknown: so it is sent again once, and nothing
-                // can loop.
+                // A script sent as text cannot be unknown to the node, so it is sent again once,
+                // and nothing can loop.
                 if by_digest && self.is_asking(claim_id) && self.node(id).link.takes_asks() {
                     self.send_ask(id, claim_id, now);
                     return Ok(None);
                 }
             }
-            // No script was given the restart guard's key.
+            // Scripts get the key of the restart guard only if one is configured.
             Answer::Guarded(_) if self.config.restart_guard_key().is_none() => {
                 return Err(Mistyped);
             }
             _ => {}
         }
         if answer.is_grant() && ask != Command::SetIfAbsent {
-            // The script has rehearsed the undo before it wrote.
+            // The script has tried the commands of the undo before it wrote.
             self.node_mut(id).capabilities.set_undo(Ability::Given);
         }
         Ok(Some(Unproven::of_ask(claim_id, answer)))
     }
 
-    /// The node forbids what the queue needs: it is asked without, now and from now on. Whether this was such an answer.
+    /// Records that a node forbids what the queue needs, and sends the request without a ticket.
+    /// Returns whether this was such an answer.
     fn refuses_queue(
         &mut self,
         id: NodeId,
@@ -151,13 +154,13 @@ impl Core {
         true
     }
 
-    /// Whether answers to this claim's ask still decide something.
+    /// Returns whether an answer to this claim's request can still decide anything.
     fn is_asking(&self, claim: ClaimId) -> bool {
         let lock = self.claims.find(claim).and_then(|claim| self.locks.find(claim.lock()?));
         lock.is_some_and(|lock| matches!(lock.phase, Phase::Asking | Phase::Fencing))
     }
 
-    /// Returns the vote in an answer to an ask, and passes on the rest of it.
+    /// Returns the vote in an answer to a request, and passes on the rest of the answer.
     pub(in crate::proto::core) fn vote_in(
         &mut self,
         answer: Answer,
@@ -174,8 +177,8 @@ impl Core {
                 Vote::Deny
             }
             Answer::GrantWith(counter) => {
-                // The counter is taken before the vote counts: the vote may decide, and needs the
-                // largest counter of the quorum.
+                // The counter is taken first: the vote may decide, which needs the quorum's largest
+                // counter.
                 self.transition(claim, now, |lock| lock.take_counter(id, counter));
                 Vote::Grant
             }
@@ -197,7 +200,7 @@ impl Core {
         }
     }
 
-    /// Counts a vote, unless the claim has been given up. Returns what it decides about which lock.
+    /// Counts a vote, unless the attempt was given up. Returns the lock and what the vote decides.
     pub(in crate::proto::core) fn count_vote(
         &mut self,
         node: NodeId,
@@ -209,8 +212,8 @@ impl Core {
         if counted.is_some() {
             return counted;
         }
-        // No attempt counts it. The key is there all the same, and a waiter that was refused in this attempt
-        // learns who is in its way.
+        // No attempt counts this vote. But a grant means that the key exists, and a denial may
+        // change the node that a waiter refused in this attempt listens to.
         let claim = self.claims.find_mut(claim_id)?;
         if vote == Vote::Grant && !claim.is_owed(node) {
             claim.granted(node);
@@ -223,12 +226,12 @@ impl Core {
         None
     }
 
-    /// Remembers that an ask did not run. A script may have run in part, unless it may not write or not
-    /// run at all, and an error that we do not know may come from something between us and the server.
+    /// Records that a request did not run, if the error proves it. A script may have run in part,
+    /// unless it is not allowed to write or to run; an unknown error may come from a proxy.
     pub(in crate::proto::core) fn note_refused(&mut self, id: NodeId, claim: ClaimId, vote: Vote) {
         let Vote::Fail(cause) = vote else { return };
         if cause.is_forbidden() {
-            // It may be what the undo needs as well.
+            // The undo may need the same command.
             self.node_mut(id).capabilities.set_undo(Ability::Refused(cause));
         }
         if cause != Cause::ServerError
@@ -241,7 +244,7 @@ impl Core {
 }
 
 impl LockAtWork<'_> {
-    /// Counts a vote, and decides.
+    /// Counts a vote and decides.
     #[inline]
     fn take_vote(&mut self, node: NodeId, vote: Vote) -> Decision {
         if vote == Vote::Grant {
@@ -260,9 +263,9 @@ impl LockAtWork<'_> {
         self.decide()
     }
 
-    /// Counts a vote for the attempt that it belongs to. A grant that comes late to a lock that is held is kept; one that comes
-    /// after the attempt has ended finds its undo behind it. One that comes when the lock was extended is none of the
-    /// extension's.
+    /// Counts a vote for its attempt. A late grant to a held lock counts as long as all nodes still
+    /// keep the key for the granted lease, so not for an extension. A grant after the end of the
+    /// attempt is followed by its undo.
     #[inline]
     pub(super) fn count(&mut self, node: NodeId, vote: Vote) {
         // A vote counts for the attempt whose claim it answers, and a claim belongs to one attempt.
@@ -277,7 +280,7 @@ impl LockAtWork<'_> {
     }
 }
 
-/// Whether an answer begins as those of the queue's scripts do.
+/// Returns whether an answer begins like those of the queue's scripts.
 fn is_of_queue(answer: Token<'_>) -> bool {
     matches!(answer, Token::Simple(line) if line.starts_with(b"WAIT ") || line.starts_with(b"OK "))
 }

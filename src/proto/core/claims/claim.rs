@@ -1,8 +1,7 @@
-//! What the nodes may hold for one attempt, until it is known that they do not.
+//! A claim: what each node may hold for one attempt.
 //!
-//! A claim has its own token and outlives its attempt: undo and release are owed to every node that may have seen the
-//! ask, until each has confirmed or the TTL is over. Here is what each step of that says about a node. Not here: when
-//! which command is sent.
+//! Invariant: a claim has its own token and outlives its attempt. Its undo is owed to every node
+//! that may have seen the request, until the node has confirmed it or the TTL has passed.
 
 use crate::proto::arguments::Arguments;
 use crate::proto::config::Config;
@@ -24,63 +23,64 @@ pub(crate) struct Claim {
     user: ClaimUser,
     kind: &'static LockKind,
     keys: Keys,
-    /// What makes its token one that nobody can guess.
+    /// The random part of the token, so that no client can guess it.
     random: [u8; 16],
-    /// What hardly any claim has, in one place: a program may hold very many locks.
+    /// The parts that few claims have. They are boxed because a program may hold very many locks.
     rare: Option<Box<Rare>>,
     ttl_ms: u64,
-    /// The value that is proposed for its fencing counters.
+    /// The value that is proposed for the fencing counters.
     counter: u64,
-    /// Of so many permits; 0 for a lock that is none.
+    /// The number of permits of a semaphore; 0 for other locks.
     permits: u16,
-    /// The slot of a permit on which the nodes agree, or are to agree; [`NO_SLOT`] before.
+    /// The slot of a permit on which the nodes agree or are to agree; [`NO_SLOT`] before.
     slot: u16,
-    /// Nodes whose ask waits for their link.
+    /// The nodes whose request waits for their link.
     queued: NodeSet,
-    /// Nodes that may hold the keys.
+    /// The nodes that may hold the keys.
     seen: NodeSet,
-    /// Nodes whose grant counted: the restart guard let them vote. Only these can extend.
+    /// The nodes whose grant counted because the restart guard let them vote. Only these can
+    /// extend.
     counted: NodeSet,
-    /// Nodes that owe the confirmation of an undo.
+    /// The nodes that have not confirmed an undo yet.
     owed: NodeSet,
-    /// Nodes that answered the ask with an error which says that it did not run.
+    /// The nodes that answered the request with an error which proves that it did not run.
     refused: NodeSet,
-    /// Nodes to which an undo is under way on their present connection.
+    /// The nodes to which an undo is in flight on the present connection.
     undoing: NodeSet,
-    /// Nodes to which an undo was ever sent: for the metrics.
+    /// The nodes to which an undo was ever sent, for the metrics.
     undone: NodeSet,
-    /// Nodes where the ask was in a connection that died: it may yet run, behind an undo on a
-    /// newer connection.
+    /// The nodes to which the request was in flight on a connection that died. It may still run,
+    /// after an undo on a newer connection.
     ghosts: NodeSet,
-    /// When an undo that a ghost may have overtaken is sent once more.
+    /// The time at which an undo that a ghost may follow is sent again.
     again_at: Timestamp,
-    /// When no node can hold the keys any longer.
+    /// The time from which no node can hold the keys.
     forget_at: Timestamp,
 }
 
 #[derive(Default)]
 struct Rare {
-    /// What the token of the holder's other claim begins with, which is not in its way.
+    /// The beginning of the token of the holder's other claim, which does not exclude this one.
     other_claim: Option<[u8; RANDOM_DIGITS]>,
-    /// The label of its token, if that is not the configuration's.
+    /// The label of the token, if it is not the configured one.
     label: Option<Box<[u8]>>,
-    /// The ticket of its lock, and how its ask waits in the queue.
+    /// The ticket of the lock, and how its request waits in the queue.
     in_queue: Option<(ClaimId, InQueue)>,
 }
 
-/// Whom what comes of a claim concerns.
+/// The owner of a claim, which its votes and undos concern.
 #[derive(Clone, Copy)]
 enum ClaimUser {
-    /// A lock that waits in the queue with it.
+    /// A lock that waits in the queue with this claim as its ticket.
     Ticket,
-    /// The lock whose attempt it is.
+    /// The lock whose attempt this is.
     Lock(LockId),
     Nobody,
-    /// The lock that waits since the attempt was refused, and its round then.
+    /// The lock that has waited since this attempt was refused, and its round at that time.
     Waiter(LockId, u32),
 }
 
-/// What it is, and whose.
+/// The contents and the owner of a claim.
 impl Claim {
     pub(crate) fn new() -> Self {
         let none = NodeSet::default();
@@ -107,7 +107,7 @@ impl Claim {
         }
     }
 
-    /// Makes a used slot a new claim, with a token that nobody has seen. A fenced one proposes a counter.
+    /// Makes this entry a new claim with a fresh token. `fenced` is the counter to propose.
     pub(crate) fn begin(
         &mut self,
         lock: LockId,
@@ -135,24 +135,24 @@ impl Claim {
         self.rare = None;
         self.ttl_ms = ttl_ms;
         self.counter = fenced.unwrap_or_default();
-        // The slot is reused only when no node owes anything for its last claim.
+        // The entry is reused only when no node owes anything for its last claim.
         (self.queued, self.seen, self.counted, self.owed) = (none, none, none, none);
         (self.refused, self.undoing, self.undone, self.ghosts) = (none, none, none, none);
         self.again_at = Timestamp::NEVER;
         self.forget_at = Timestamp::default();
     }
 
-    /// It is one of another library's locks.
+    /// Makes it a claim to a lock of another library.
     pub(crate) fn set_kind(&mut self, kind: &'static LockKind) {
-        // A format whose request is redbolt's own.
+        // A format that requests with SET NX, as redbolt does.
         if mutant!(TokenOfRegistry) && kind.ask == Command::SetIfAbsent {
             self.random = [0xa7; 16];
         }
         self.kind = kind;
     }
 
-    /// Makes a used slot a ticket in the queue of a lock's resource, with a name that nobody has seen. The label is that of the
-    /// lock's own token.
+    /// Makes this entry a ticket in the queue of a lock's resource, with a fresh name and the label
+    /// of the lock's own token.
     pub(crate) fn begin_ticket(
         &mut self,
         lock: LockId,
@@ -176,22 +176,22 @@ impl Claim {
         self.rare.get_or_insert_default().label = Some(words.into_boxed_slice());
     }
 
-    /// Whether it is a ticket in the queue, and no claim to a lock.
+    /// Returns whether it is a ticket in the queue and not a claim to a lock.
     pub(crate) fn is_ticket(&self) -> bool {
         self.kind.undo == TICKET.undo
     }
 
-    /// Its asks wait in the queue, with this ticket.
+    /// Makes its requests wait in the queue with this ticket.
     pub(crate) fn asks_in_queue(&mut self, ticket: ClaimId, in_queue: InQueue) {
         self.rare.get_or_insert_default().in_queue = Some((ticket, in_queue));
     }
 
-    /// The ticket with which its asks wait in the queue.
+    /// Returns the ticket with which its requests wait in the queue.
     pub(crate) fn ticket(&self) -> Option<ClaimId> {
         Some(self.rare.as_ref()?.in_queue.as_ref()?.0)
     }
 
-    /// The name of a ticket, up to the node's digits.
+    /// Returns the name of a ticket, up to the digits of the node.
     pub(crate) fn ticket_name(&self) -> TicketName {
         let mut name = Vec::with_capacity(1 + RANDOM_DIGITS);
         name.extend_from_slice(self.kind.mark);
@@ -199,7 +199,8 @@ impl Claim {
         TicketName::of(&name)
     }
 
-    /// It is the second claim of a holder whose first one was made of these bytes, and who changes its mode.
+    /// Makes it the second claim of a holder that changes its mode. The token of the first claim
+    /// was made of these bytes.
     pub(crate) fn set_other_claim(&mut self, other_claim: [u8; 16]) {
         self.rare.get_or_insert_default().other_claim = Some(digits(other_claim));
         self.kind = match self.kind.ask {
@@ -209,41 +210,42 @@ impl Claim {
         };
     }
 
-    /// It was an exclusive holder's, who shares from now on. Its nodes are about to be asked for that.
+    /// Makes the claim of an exclusive holder one of a reader, before its nodes are asked to share.
     pub(crate) fn downgrade(&mut self) {
-        // From now on its undo removes the reader, which it has become or becomes at each node.
+        // From now on its undo removes the reader that the holder is or becomes on each node.
         self.kind = &DOWNGRADED;
-        // A node that is reached later is only asked to share. An ask for the resource alone would exclude
-        // other readers there on behalf of a reader.
+        // A node that is reached later is only asked to share: an exclusive request there would
+        // keep out other readers.
         self.unqueue_all();
     }
 
-    /// Whether it is one of a holder who shares, by a claim that excludes.
+    /// Returns whether its holder shares the lock by an exclusive claim.
     pub(crate) fn is_downgraded(&self) -> bool {
         self.kind.undo == DOWNGRADED.undo
     }
 
-    /// It is a writer's beside its own claim as a reader.
+    /// Makes it the claim of a writer that also has its claim as a reader.
     pub(crate) fn upgrade(&mut self) {
         self.kind = &UPGRADE;
     }
 
-    /// Whether it is a writer's beside its own claim as a reader.
+    /// Returns whether it is the claim of a writer that also has its claim as a reader.
     pub(crate) fn is_upgraded(&self) -> bool {
         self.kind.mark == UPGRADE.mark
     }
 
-    /// What it is for has become another lock's.
+    /// Passes the claim to another lock.
     pub(crate) fn passes_to(&mut self, lock: LockId) {
         self.user = ClaimUser::Lock(lock);
     }
 
-    /// It comes from another process, which asked the nodes in `seen`, some of them on connections that are gone.
+    /// Takes over a claim from another process, which sent requests to the nodes in `seen`; those
+    /// to `ghosts` were still open.
     pub(crate) fn attached(&mut self, counted: NodeSet, seen: NodeSet, ghosts: NodeSet) {
         (self.counted, self.seen, self.ghosts) = (counted, seen, ghosts);
     }
 
-    /// The lock whose attempt this is; `None` once that has ended.
+    /// Returns the lock whose attempt this is; `None` once the attempt has ended.
     #[inline]
     pub(crate) fn lock(&self) -> Option<LockId> {
         match self.user {
@@ -252,28 +254,30 @@ impl Claim {
         }
     }
 
-    /// Whether a lock still has a use for it.
+    /// Returns whether a lock still needs it.
     pub(crate) fn is_in_use(&self) -> bool {
         matches!(self.user, ClaimUser::Lock(_) | ClaimUser::Ticket)
     }
 
-    /// Its attempt is over.
+    /// Ends its attempt.
     pub(super) fn part_from_lock(&mut self) {
         self.user = ClaimUser::Nobody;
     }
 
-    /// Its attempt was refused in this round of a lock that waits from then on, and hears late votes.
+    /// Reports late votes to a lock that waits because this attempt was refused in its round
+    /// `round`.
     pub(crate) fn report_late_to(&mut self, lock: LockId, round: u32) {
         self.user = ClaimUser::Waiter(lock, round);
     }
 
-    /// The lock whose attempt it is; or the one that hears late votes, and the round in which it was refused.
+    /// Returns the lock whose attempt it is, or the waiter that receives late votes and the round
+    /// in which that was refused.
     pub(crate) fn listener(&self) -> Option<(LockId, Option<u32>)> {
         let asking = self.lock().map(|lock| (lock, None));
         asking.or_else(|| self.waiter().map(|(lock, round)| (lock, Some(round))))
     }
 
-    /// The lock that hears late votes, and the round in which it was refused.
+    /// Returns the waiter that receives late votes, and the round in which it was refused.
     pub(crate) fn waiter(&self) -> Option<(LockId, u32)> {
         match self.user {
             ClaimUser::Waiter(lock, round) => Some((lock, round)),
@@ -297,23 +301,24 @@ impl Claim {
         self.ttl_ms
     }
 
-    /// The value that is proposed for its fencing counters; zero if it is not fenced.
+    /// Returns the value that is proposed for the fencing counters; zero without a fencing token.
     pub(crate) fn counter(&self) -> u64 {
         self.counter
     }
 
-    /// Whether only its ask can say what is in its way: several keys, a permit, or what has a time of its own.
+    /// Returns whether only its request, not the TTL of one key, shows for how long the resource is
+    /// held: with several keys, a permit, or holders that expire one by one.
     pub(crate) fn is_read_by_its_ask(&self) -> bool {
         self.permits > 0 || self.keys.len() > 1 || self.kind.is_read_by_ask
     }
 
-    /// Whether its undo does no more than to delete one key that holds its token, unless somebody else has marked that. What
-    /// was granted in the queue is marked from the beginning.
+    /// Returns whether its undo only deletes one key that holds its token, unless a waiter has
+    /// marked that. A key that was granted in the queue is marked from the start.
     pub(super) fn is_one_token(&self) -> bool {
         self.kind.undo == PLAIN.undo && self.keys.len() == 1 && self.ticket().is_none()
     }
 
-    /// In which order a permit's slot is looked for.
+    /// Returns the order in which slots of a semaphore are tried.
     pub(crate) fn slots(&self) -> SlotOrder {
         match self.permits {
             0 => SlotOrder::NONE,
@@ -321,18 +326,18 @@ impl Claim {
         }
     }
 
-    /// The slot of a permit on which the nodes agree, or are to agree.
+    /// Returns the slot of a permit on which the nodes agree or are to agree.
     pub(crate) fn slot(&self) -> Option<u16> {
         (self.slot != NO_SLOT).then_some(self.slot)
     }
 
-    /// The nodes agree on a slot, or are to agree on it from now on.
+    /// Sets the slot on which the nodes agree or are to agree.
     pub(crate) fn takes_slot(&mut self, slot: u16) {
         self.slot = slot;
     }
 
-    /// What a command about this claim carries, for whichever node. Whatever gives no TTL and raises no
-    /// counter has zero for them.
+    /// Returns the arguments of a command about this claim, for any node. TTL and counter are zero
+    /// if the command does not use them.
     pub(crate) fn arguments<'a>(
         &'a self,
         config: &'a Config,
@@ -357,7 +362,7 @@ impl Claim {
         }
     }
 
-    /// Gives it the label of another configuration.
+    /// Sets a label that differs from the configured one.
     pub(crate) fn set_label(&mut self, label: &[u8], config: &Config) {
         if *label != *config.settings().label {
             self.rare.get_or_insert_default().label = Some(label.into());
@@ -369,8 +374,8 @@ impl Claim {
         own.unwrap_or(&config.settings().label)
     }
 
-    /// Writes the owner value: what marks its kind, 32 random hexadecimal digits, two zeros where the node's number goes, and the
-    /// label.
+    /// Writes the token: the mark of its kind, 32 random hexadecimal digits, two zeros in place of
+    /// the node's number, and the label.
     pub(crate) fn write_token(&self, token: &mut Vec<u8>, config: &Config) {
         token.clear();
         token.extend_from_slice(self.kind.mark);
@@ -383,9 +388,9 @@ impl Claim {
     }
 }
 
-/// The ask: from the wait for a link to the grant that counts.
+/// The request, from the wait for a link to the grant that counts.
 impl Claim {
-    /// The ask waits for this node's link.
+    /// Lets the request wait for this node's link.
     pub(crate) fn queue(&mut self, node: NodeId) {
         self.queued.insert(node);
     }
@@ -394,12 +399,12 @@ impl Claim {
         self.queued.contains(node)
     }
 
-    /// The link will not come. Whether the ask waited for it.
+    /// Withdraws the request, because the link will not open. Returns whether it waited.
     pub(crate) fn unqueue(&mut self, node: NodeId) -> bool {
         self.queued.take(node)
     }
 
-    /// Nothing more is to be asked.
+    /// Withdraws all requests that wait for a link.
     pub(crate) fn unqueue_all(&mut self) {
         self.queued = NodeSet::default();
     }
@@ -408,39 +413,41 @@ impl Claim {
         !self.queued.is_empty()
     }
 
-    /// The ask is on its way.
+    /// Records that a node is sent the request, which can keep keys there until `lives_until`.
     pub(crate) fn sent(&mut self, node: NodeId, lives_until: Timestamp) {
-        // Marked before the first byte leaves: if the connection ends now, an undo is owed.
+        // Recorded before the first byte leaves: if the connection ends now, an undo is owed.
         self.queued.remove(node);
         self.seen.insert(node);
         self.lives_until(lives_until);
     }
 
-    /// The keys can live until then on some node.
+    /// Records that a node may hold the keys until `end`.
     pub(crate) fn lives_until(&mut self, end: Timestamp) {
         // It only grows: an earlier command with a longer TTL may arrive later.
         self.forget_at = self.forget_at.max(end);
     }
 
-    /// The ask never left, or never ran.
+    /// Records that the request was not sent, or did not run.
     pub(super) fn never_ran(&mut self, node: NodeId) {
         self.seen.remove(node);
     }
 
-    /// The node has told that its ask has to wait in the queue, and so that it keeps no key for it.
+    /// Records that the request has to wait in the queue of a node, which therefore keeps no key
+    /// for it.
     ///
-    /// An ask that is answered is not in a dead connection as well, because each node is asked once for a
-    /// claim: there is no ghost to keep, which [`check`](Self::check) asserts.
+    /// No ghost is lost here: each node is asked once for a claim, so a request that was answered
+    /// is not also in a dead connection. [`check`](Self::check) asserts it.
     pub(crate) fn mark_waiting(&mut self, node: NodeId) {
         if !self.is_owed(node) {
             self.never_ran(node);
         }
     }
 
-    /// The connection with the ask in it is gone. Unless that was untouched, it may yet run.
+    /// Records that the connection with the request was lost. Unless it was `untouched`, the
+    /// request may still run.
     pub(crate) fn connection_lost(&mut self, node: NodeId, untouched: bool) {
-        // No byte of the ask was written, so the node cannot have run it. After a single byte it
-        // may have.
+        // No byte of the request was written, so the node cannot have run it. After a single byte
+        // it may have.
         if untouched {
             self.seen.remove(node);
         } else {
@@ -449,12 +456,12 @@ impl Claim {
         }
     }
 
-    /// Nodes that may hold the keys.
+    /// Returns the nodes that may hold the keys.
     pub(crate) fn seen(&self) -> NodeSet {
         self.seen
     }
 
-    /// The ask was answered with an error which says that it did not run.
+    /// Records that the request was answered with an error which proves that it did not run.
     pub(crate) fn refused(&mut self, node: NodeId) {
         self.refused.insert(node);
     }
@@ -463,37 +470,37 @@ impl Claim {
         self.refused.contains(node)
     }
 
-    /// The node's grant counts.
+    /// Records that the node's grant counts.
     pub(crate) fn granted(&mut self, node: NodeId) {
         self.counted.insert(node);
     }
 
-    /// The node has lost the keys, so that its grant counts no longer.
+    /// Records that the node has lost the keys, so that its grant no longer counts.
     pub(crate) fn gone(&mut self, node: NodeId) {
         self.counted.remove(node);
     }
 
-    /// Nodes whose grant counts. Only these can extend.
+    /// Returns the nodes whose grant counts. Only these can extend.
     pub(crate) fn counted(&self) -> NodeSet {
         self.counted
     }
 }
 
-/// The undo: from when it is owed until nothing is left.
+/// The undo, from when it is owed until nothing is left.
 impl Claim {
-    /// The node is to confirm that it keeps no key. Whether that is new.
+    /// Records that the node has to confirm that it keeps no key. Returns whether that is new.
     pub(super) fn owe(&mut self, node: NodeId) -> bool {
         let is_new = !self.owed.contains(node);
         self.owed.insert(node);
         is_new
     }
 
-    /// Whether it was owed.
+    /// Records that the node owes nothing any more. Returns whether it did.
     pub(super) fn owe_no_more(&mut self, node: NodeId) -> bool {
         self.owed.take(node)
     }
 
-    /// Nodes that owe the confirmation.
+    /// Returns the nodes that have not confirmed the undo.
     pub(crate) fn owed(&self) -> NodeSet {
         self.owed
     }
@@ -502,7 +509,7 @@ impl Claim {
         self.owed.contains(node)
     }
 
-    /// The undo is on its way. Whether it was before.
+    /// Records that the undo was sent to a node. Returns whether one was sent there before.
     pub(super) fn undo_sent(&mut self, node: NodeId) -> bool {
         let again = self.undone.contains(node);
         self.undoing.insert(node);
@@ -510,31 +517,33 @@ impl Claim {
         again
     }
 
-    /// The undo was answered, or its connection is gone. Whether one was on its way.
+    /// Records that the undo was answered or lost with its connection. Returns whether one was in
+    /// flight.
     pub(crate) fn undo_over(&mut self, node: NodeId) -> bool {
         self.undoing.take(node)
     }
 
-    /// Nodes to which an undo is on its way.
+    /// Returns the nodes to which an undo is in flight.
     pub(crate) fn undoing(&self) -> NodeSet {
         self.undoing
     }
 
-    /// Nodes to which the undo has to be sent.
+    /// Returns the nodes to which the undo has to be sent.
     pub(super) fn to_undo(&self) -> NodeSet {
         self.owed.without(self.undoing)
     }
 
-    /// The undo was confirmed. Where a ghost of the ask may follow it, that is not the last word: it is to be sent
-    /// once more when half of the TTL is over, and this is when.
+    /// Records that the undo was confirmed. If a ghost of the request may follow it, the undo is
+    /// sent again after half of the remaining TTL: returns when.
     pub(super) fn confirmed(&mut self, node: NodeId, now: Timestamp) -> Option<Timestamp> {
-        // Ask and undo went over one connection, in this order: the key is gone for good.
+        // Request and undo were sent on one connection, in this order, so the key is deleted for
+        // good.
         if !self.has_ghost(node) {
             self.seen.remove(node);
             return None;
         }
         self.ghosts.remove(node);
-        // The ask may still wait in the dead connection, and run behind this undo.
+        // The request may still wait in the dead connection, and run after this undo.
         self.again_at = self.again_at.min(now + self.forget_at.since(now) / 2);
         Some(self.again_at)
     }
@@ -543,55 +552,56 @@ impl Claim {
         self.again_at
     }
 
-    /// The undo is sent once more.
+    /// Records that the undo is sent again.
     pub(super) fn undoes_again(&mut self) {
         self.again_at = Timestamp::NEVER;
     }
 
-    /// Whether the ask may yet run out of a connection that died.
+    /// Returns whether the request may still run from a connection that died.
     pub(crate) fn has_ghost(&self, node: NodeId) -> bool {
         self.ghosts.contains(node)
     }
 
-    /// What was in that connection will never run.
+    /// Records that the request in the dead connection will never run.
     pub(super) fn lay_ghost(&mut self, node: NodeId) {
         self.ghosts.remove(node);
     }
 
-    /// Nobody waits for it, and nothing is owed.
+    /// Returns whether no lock needs the claim and no node owes an undo.
     pub(crate) fn is_settled(&self) -> bool {
         !self.is_in_use() && self.owed.is_empty()
     }
 
-    /// When no node can hold the keys any longer.
+    /// Returns the time from which no node can hold the keys.
     pub(crate) fn forget_at(&self) -> Timestamp {
         self.forget_at
     }
 
-    /// When something is to be done about it that no lock does.
+    /// Returns when the claim itself has something to do, apart from its lock.
     pub(crate) fn due(&self) -> Timestamp {
         self.forget_at.min(self.again_at)
     }
 
-    /// Asserts what holds of it at every moment.
+    /// Asserts the invariants of a claim.
     pub(crate) fn check(&self) {
-        // Forgetting a node that may hold the key would leave that key until its TTL ends.
+        // A node that was forgotten while it may hold the key would keep that key until its TTL
+        // ends.
         let lost = self.owed.or(self.ghosts).without(self.seen);
         assert!(lost.is_empty(), "an undo is owed only by a node that may have seen the ask");
         assert!(self.lock().is_some() || self.queued.is_empty(), "an ask has a lock");
     }
 }
 
-/// More than any slot.
+/// A number larger than any slot.
 const NO_SLOT: u16 = u16::MAX;
 
-/// Two digits, in lower case.
+/// Returns the two lower-case hexadecimal digits of a byte.
 #[inline]
 pub(crate) fn hex(byte: u8) -> [u8; 2] {
     [b"0123456789abcdef"[usize::from(byte >> 4)], b"0123456789abcdef"[usize::from(byte & 15)]]
 }
 
-/// The digits of all bytes, and zeros behind them.
+/// Returns the digits of all bytes, followed by zeros.
 #[inline]
 fn digits<const N: usize>(bytes: [u8; RANDOM_DIGITS / 2]) -> [u8; N] {
     let mut digits = [b'0'; N];
@@ -601,7 +611,8 @@ fn digits<const N: usize>(bytes: [u8; RANDOM_DIGITS / 2]) -> [u8; N] {
     digits
 }
 
-/// The same of four bytes, side by side in one word: a table of pairs would be fetched anew for each lock.
+/// Returns the digits of four bytes, computed in one word, because a table of pairs would have to
+/// be fetched into the cache for each lock.
 #[inline]
 fn eight_digits(bytes: [u8; 4]) -> [u8; 8] {
     let each = |byte: u64| byte * 0x0101_0101_0101_0101;
@@ -609,7 +620,7 @@ fn eight_digits(bytes: [u8; 4]) -> [u8; 8] {
     let spread = (spread | spread << 16) & 0x0000_ffff_0000_ffff;
     let spread = (spread | spread << 8) & 0x00ff_00ff_00ff_00ff;
     let halves = (spread >> 4 | spread << 8) & each(0x0f);
-    // Six more carry into the higher half of a byte if it is a letter.
+    // Adding six carries into the high half of a byte if the digit is a letter.
     let letters = (halves + each(6)) >> 4 & each(1);
     (halves + each(b'0'.into()) + letters * u64::from(b'a' - b'9' - 1)).to_le_bytes()
 }
@@ -663,7 +674,7 @@ mod tests {
         claim.check();
     }
 
-    /// Each byte in each place, beside each other byte.
+    /// Covers each byte at each position, next to each other byte.
     #[test]
     fn digits_are_those_of_each_byte() {
         for byte in 0..=u8::MAX {

@@ -1,7 +1,5 @@
-//! What one node owes: the confirmation of undos, and when it is asked again after it has answered with errors.
-//!
-//! Apart from the folder's `mod.rs`, which sends undos, and from the claims, which know what each of them owes. Not here:
-//! what an answer says of a key.
+//! The number of undos that one node has not confirmed, and the pauses before a node that answers
+//! them with errors is sent one again.
 
 use std::time::Duration;
 
@@ -9,12 +7,12 @@ use crate::proto::time::Timestamp;
 
 #[derive(Debug)]
 pub(crate) struct Debt {
-    /// For how many claims an undo is not confirmed.
+    /// The number of claims whose undo is not confirmed.
     claims: usize,
-    /// When undos that were answered with an error are sent again.
+    /// The time at which undos that were answered with an error are sent again.
     again_at: Timestamp,
     pause: Duration,
-    /// Undos were answered with errors, and none was confirmed since.
+    /// Set if undos were answered with errors and none has been confirmed since.
     is_refused: bool,
 }
 
@@ -23,22 +21,22 @@ impl Debt {
         Self { claims: 0, again_at: Timestamp::NEVER, pause: PAUSE.0, is_refused: false }
     }
 
-    /// One more claim is owed.
+    /// Counts another claim that is owed.
     pub(super) fn grows(&mut self) {
         self.claims += 1;
     }
 
-    /// One claim is owed no longer.
+    /// Counts a claim that is no longer owed.
     pub(super) fn shrinks(&mut self) {
         self.claims -= 1;
     }
 
-    /// For how many claims an undo is not confirmed.
+    /// Returns the number of claims whose undo is not confirmed.
     pub(crate) fn claims(&self) -> usize {
         self.claims
     }
 
-    /// An undo was answered with an error. When one is sent again, after pauses that double.
+    /// Records an error answer to an undo. Returns when an undo is sent again: the pauses double.
     pub(super) fn refused(&mut self, now: Timestamp) -> Timestamp {
         self.is_refused = true;
         if self.again_at == Timestamp::NEVER {
@@ -48,25 +46,25 @@ impl Debt {
         self.again_at
     }
 
-    /// An undo was confirmed. Whether that is the first after errors, so that the others can follow.
+    /// Records that an undo was confirmed. Returns whether it is the first after errors, so that
+    /// the other undos can follow.
     pub(super) fn confirmed(&mut self) -> bool {
         self.pause = PAUSE.0;
         std::mem::take(&mut self.is_refused)
     }
 
-    /// When an undo is sent again.
+    /// Returns when an undo is sent again.
     pub(crate) fn again_at(&self) -> Timestamp {
         self.again_at
     }
 
-    /// Ends the pause: undos are sent now, or on the next connection.
+    /// Ends the pause: undos are sent now or on the next connection.
     pub(crate) fn end_pause(&mut self) {
         self.again_at = Timestamp::NEVER;
     }
 }
 
-/// Undos answered with an error are sent again after pauses that double, from the first to the
-/// second.
+/// The first and the longest pause after an error; each pause is twice the one before.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 #[cfg(test)]

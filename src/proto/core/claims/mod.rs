@@ -1,11 +1,9 @@
-//! What nodes may hold for our attempts, and its undo, owed until confirmed.
+//! Claims: what nodes may hold for an attempt, and the undo that they are sent.
 //!
-//! Undo goes to every node that may have seen the ask, behind it on the same connection, also where the node denied or
-//! did not answer in time. It is owed until the node has confirmed it: error answers and lost connections do not count,
-//! and only the end of the TTL makes it pointless.
-//!
-//! Apart from `acquiring` and `holding`, because a claim outlives the lock that it was made for. What one claim knows is
-//! in `claim`, what one node owes in `debt`, and the transitions of both in `undo`.
+//! Invariant: an undo is sent to every node that may have seen the request, behind it on the same
+//! connection, also if the node denied or did not answer in time. It is owed until the node
+//! confirms it or the TTL has passed; an error or a lost connection is not a confirmation. See
+//! docs/how-it-works/protocol.md#undo.
 
 mod claim;
 mod debt;

@@ -1,4 +1,4 @@
-//! Undo, from when it is owed until it is confirmed, and the end of a claim.
+//! The undo of a claim, from when it is owed until it is confirmed, and the end of the claim.
 
 use super::Claim;
 use crate::proto::core::effects::{ClaimEffect, NodeEffect};
@@ -16,35 +16,37 @@ pub(crate) struct ClaimAtWork<'a> {
     claim: &'a mut Claim,
     nodes: &'a mut Nodes,
     env: Env<'a>,
-    /// When something is due for the claim.
+    /// The time at which something is due for the claim.
     due: Timestamp,
     /// The nodes that were sent a command.
     sent: NodeSet,
 }
 
-/// The vote of an undo that has ended, which settles its claim or the release of its lock.
+/// The vote of an undo that has ended, and the lock whose release it concerns; without a lock, the
+/// claim is settled.
 pub(crate) type Settled = Option<(Vote, Option<LockId>)>;
 
-/// Undo, from when it is owed until it is confirmed.
+/// The undo, from when it is owed until it is confirmed.
 impl ClaimAtWork<'_> {
-    /// Undoes the claim on every node that may have seen it. The flag: nobody may be there to send the script when a server's own
-    /// command has found nothing.
+    /// Undoes the claim on every node that may have seen it. Returns the nodes that owe a
+    /// confirmation. A caller that leaves may not be there to send the script after a server's own
+    /// command has found nothing, so the script is sent at once.
     fn undo(&mut self, caller_leaves: bool) -> NodeSet {
-        // An ask that leaves behind the undo would bring back what was undone.
+        // A request that is sent behind the undo would bring back what was undone.
         self.claim.unqueue_all();
         let (mut seen, counted) = (self.claim.seen(), self.claim.counted());
         if mutant!(UndoOfGrantsOnly) {
             seen = counted;
         }
-        // Where no quorum has granted, most nodes hold nothing, which a server's own command does not say for certain.
+        // Without a quorum most nodes hold nothing, which a server's own command cannot confirm.
         let has_quorum = counted.len() >= self.env.config.quorum();
         let natively = self.claim.is_one_token() && has_quorum && !caller_leaves;
         for node in seen.iter() {
-            // A node that has granted has had the ask.
+            // A node that has granted has received the request.
             if !counted.contains(node) && self.withdraw(node) {
                 continue;
             }
-            // Owed also where it cannot be sent now: it follows as soon as there is a connection.
+            // Owed also if it cannot be sent now: it follows as soon as there is a connection.
             self.owe(node);
             if !self.nodes[node.index()].server.is_wrong() {
                 self.push_undo(node, natively);
@@ -53,8 +55,8 @@ impl ClaimAtWork<'_> {
         self.claim.owed()
     }
 
-    /// Takes back an ask of which no byte reached the socket. If it was to bring a script, the next
-    /// one has to.
+    /// Withdraws a request of which no byte reached the socket. If it carried the text of a script,
+    /// the next one has to. Returns whether there was one.
     pub(crate) fn withdraw(&mut self, node_id: NodeId) -> bool {
         let (node, id) = (&mut self.nodes[node_id.index()], self.id);
         let asks =
@@ -67,8 +69,9 @@ impl ClaimAtWork<'_> {
         true
     }
 
-    /// Undoes an ask that is in flight to a node which is no voter, on this connection even where that is in the wrong
-    /// database, or leads to another node's server, for so was the ask.
+    /// Undoes a request in flight to a node that was rejected as a voter. The undo uses this
+    /// connection even if that leads to the wrong database or to another node's server, because the
+    /// request went there too.
     pub(crate) fn disown(&mut self, node: NodeId) {
         if !self.withdraw(node) {
             self.owe(node);
@@ -82,17 +85,19 @@ impl ClaimAtWork<'_> {
         }
     }
 
-    /// Sends the undo on this connection, whatever that is: `natively`, which is by the server's own command where there is one,
-    /// if that is most likely to find the token as it was set.
+    /// Sends the undo on this connection, wherever that leads. If `natively`, it is the server's
+    /// own command if there is one, because the token is most likely as it was set.
     fn push_undo(&mut self, node_id: NodeId, natively: bool) {
         let (claim, node) = (&mut *self.claim, &mut self.nodes[node_id.index()]);
-        // Behind the first one in the pipeline a second would find nothing and say nothing new.
+        // A second undo behind the first one in the pipeline would find nothing and prove nothing
+        // new.
         if !node.link.takes_undos() || claim.undoing().contains(node_id) {
             return;
         }
         let (id, now) = (self.id, self.env.now);
         self.env.metrics.of(node_id).undo_sent(claim.undo_sent(node_id));
-        // It reads what is in the way of a lock that waits, as its ask did, which may have been before the node tracked.
+        // The undo makes the server track the keys for a waiter, as the request did, which may have
+        // been sent before the node tracked.
         if claim.is_read_by_its_ask() && claim.ticket().is_none() {
             node.track_next(now.boot);
         }
@@ -111,7 +116,7 @@ impl ClaimAtWork<'_> {
         self.sent.insert(node_id);
     }
 
-    /// A node has answered an undo. Returns how that settles it, if it does.
+    /// Handles a node's answer to an undo. Returns what it settles, if anything.
     pub(crate) fn undo_answered(&mut self, node: NodeId, count: Count) -> Settled {
         if mutant!(NoScriptIsFinal) && count == Count::NoScript {
             return self.undo_confirmed(node, 0);
@@ -133,8 +138,9 @@ impl ClaimAtWork<'_> {
         }
     }
 
-    /// A server's own command was to delete the key. What it has deleted is undone. Anything else is for the script: the
-    /// token may have got a mark behind it, see `script::fair_queue`, or the command is none that we may run.
+    /// Handles the answer to a server's own delete command. Only a deletion is a confirmation.
+    /// After anything else the script follows: the token may have a mark behind it, see
+    /// `script::fair_queue`, or the command may be forbidden.
     pub(crate) fn deleted(
         &mut self,
         node: NodeId,
@@ -148,7 +154,7 @@ impl ClaimAtWork<'_> {
             return self.undo_confirmed(node, 0);
         }
         if deleted == Ok(true) {
-            // This says nothing of what the script may do.
+            // No key counts as found, because this does not show what the script may do.
             return self.undo_confirmed(node, 0);
         }
         if !followed && self.claim.undo_over(node) {
@@ -158,8 +164,9 @@ impl ClaimAtWork<'_> {
         None
     }
 
-    /// The token is not as it was set on one node, and most likely on the others: the script follows there before they have
-    /// answered. Whoever called for the release may not be there any more when the last of them does.
+    /// Sends the script to the nodes that have not answered yet. The token is not as it was set on
+    /// one node, so most likely on the others too, and the caller may have ended when the last one
+    /// answers.
     fn follow_deletes(&mut self) {
         let id = self.id;
         let follow = |pending: &mut Pending| match pending {
@@ -181,20 +188,20 @@ impl ClaimAtWork<'_> {
     #[inline]
     fn undo_confirmed(&mut self, node_id: NodeId, found: i64) -> Settled {
         let (claim, node) = (&mut *self.claim, &mut self.nodes[node_id.index()]);
-        // It answers an undo that was given up since, and says nothing of an ask that was sent
-        // behind that.
+        // This answers an undo that was given up since. It proves nothing about a request that was
+        // sent behind that undo.
         if !claim.undo_over(node_id) {
             return None;
         }
         self.env.metrics.of(node_id).undos_confirmed += 1;
         match claim.confirmed(node_id, self.env.now.boot) {
             Some(again_at) => self.due = again_at,
-            // With a ghost it stays owed: the ask may yet run behind the undo that was just
+            // With a ghost it stays owed: the request may still run after the undo that was just
             // confirmed.
             None if claim.owe_no_more(node_id) => node.debt.shrinks(),
             None => {}
         }
-        // One that found nothing has not shown that it may delete.
+        // An undo that found nothing has not shown that it may delete.
         if found > 0 && !claim.is_ticket() {
             node.capabilities.set_undo(Ability::Given);
         }
@@ -210,17 +217,18 @@ impl ClaimAtWork<'_> {
         (lock.is_some() || self.claim.is_settled()).then_some((vote, lock))
     }
 
-    /// The node answered with an error: it still owes, and is asked again after a pause. One that
-    /// forbids the undo altogether would keep every lock for its TTL: it is no voter until it
-    /// confirms.
+    /// Handles an error answer: the node still owes, and is sent the undo again after a pause. A
+    /// node that forbids the undo would keep every lock for its TTL, so it does not vote until it
+    /// confirms one.
     fn undo_refused(&mut self, node_id: NodeId, cause: Cause) {
         if self.claim.is_refused(node_id) {
-            // It answered the ask with an error as well: there is nothing to undo.
+            // It answered the request with an error that proves it did not run: nothing is to be
+            // undone.
             self.claim.never_ran(node_id);
             return self.owe_no_more(node_id);
         }
         if cause.is_forbidden() && self.claim.is_ticket() {
-            // A ticket only denies, and ends by itself.
+            // A ticket only denies, and expires by itself.
             return self.owe_no_more(node_id);
         }
         let node = &mut self.nodes[node_id.index()];
@@ -233,7 +241,7 @@ impl ClaimAtWork<'_> {
         }
     }
 
-    /// The node has to confirm that it keeps no key for this claim.
+    /// Records that the node has to confirm that it keeps no key for this claim.
     pub(crate) fn owe(&mut self, node: NodeId) {
         if self.claim.owe(node) {
             self.nodes[node.index()].debt.grows();
@@ -246,15 +254,17 @@ impl ClaimAtWork<'_> {
         }
     }
 
-    /// The connection with the undo in it is gone, or will not confirm it.
+    /// Handles an undo that was lost with its connection, or that will not be confirmed there.
     pub(crate) fn lose_undo(&mut self, node: NodeId, cause: Cause) -> Settled {
         self.claim.undo_over(node);
         self.settle(Vote::Fail(cause))
     }
 
-    /// The connection with the ask in it is gone.
+    /// Handles a request that was lost with its connection; `untouched` if no byte of it was
+    /// written.
     pub(crate) fn lose_ask(&mut self, node: NodeId, untouched: bool) {
         if untouched {
+            // No byte was sent, so the node cannot have run it and has nothing to undo.
             self.owe_no_more(node);
         }
         self.claim.connection_lost(node, untouched);
@@ -287,19 +297,19 @@ impl Core {
         Some(result)
     }
 
-    /// Ends a claim's attempt: nobody waits for it any longer, and its keys have to go.
+    /// Ends a claim's attempt, and undoes it on every node that may have seen it.
     pub(in crate::proto::core) fn abandon(&mut self, id: ClaimId, now: ClockReading) {
         self.undo(id, now);
         self.part_from_lock(id, now);
     }
 
-    /// The claim no longer belongs to a lock. It stays for as long as something is owed.
+    /// Separates a claim from its lock. It stays for as long as an undo is owed.
     pub(in crate::proto::core) fn part_from_lock(&mut self, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id) else { return };
         claim.part_from_lock();
         let (forget_at, settled) = (claim.forget_at(), claim.is_settled());
         let due = claim.due().max(now.boot);
-        // Nothing is owed, or every key has ended by its TTL. Else it stays until its undos are
+        // Freed if nothing is owed, or if every key has expired. Else it stays until its undos are
         // confirmed.
         if settled {
             self.claims.free(id);
@@ -310,7 +320,8 @@ impl Core {
         }
     }
 
-    /// Undoes a claim on every node that may have seen it. Returns the nodes that owe the confirmation.
+    /// Undoes a claim on every node that may have seen it. Returns the nodes that owe a
+    /// confirmation.
     pub(in crate::proto::core) fn undo(&mut self, id: ClaimId, now: ClockReading) -> NodeSet {
         // Before the undos are sent: the next waiter asks anyway and need not read the key behind them.
         self.hand_on(id, now);
@@ -323,15 +334,15 @@ impl Core {
         owed.unwrap_or_default()
     }
 
-    /// Sends everything that this node owes the confirmation of and that is not under way.
+    /// Sends this node all undos that it has not confirmed and that are not in flight.
     pub(in crate::proto::core) fn send_owed(&mut self, node: NodeId, now: ClockReading) {
         for id in self.claims.that(|claim| claim.is_owed(node)).collect::<Vec<_>>() {
             self.at_claim(id, now, |claim| claim.send_undo(node));
         }
     }
 
-    /// Undos were sent behind a handshake that has led to the wrong server. Answers to them confirm nothing, unless the ask
-    /// went the same way, and is about to be disowned.
+    /// Gives up the undos that were sent behind a handshake which led to the wrong server: their
+    /// answers confirm nothing. A request that was sent there too is disowned next.
     pub(in crate::proto::core) fn disbelieve_undos(&mut self, node: NodeId, due: &[Pending]) {
         let cause = self.node(node).link.cause();
         for pending in due {
@@ -341,7 +352,7 @@ impl Core {
         }
     }
 
-    /// Nothing is left of a claim, or nobody waits for it any longer.
+    /// Frees a claim whose keys have expired or that no lock needs, with the undos owed for it.
     pub(in crate::proto::core) fn free_claim(&mut self, id: ClaimId) {
         let owed = self.claims.find(id).map_or_else(NodeSet::default, Claim::owed);
         owed.iter().for_each(|node| self.nodes[node.index()].debt.shrinks());
@@ -375,7 +386,8 @@ impl Core {
         }
         node.debt.end_pause();
         if node.link.takes_extensions() {
-            // One undo asks whether the node takes them again; when it is confirmed, the others follow.
+            // One undo tests whether the node accepts undos again; when it is confirmed, the others
+            // follow.
             let first = self.claims.that(|claim| claim.to_undo().contains(node_id)).next();
             first.and_then(|id| self.at_claim(id, now, |claim| claim.send_undo(node_id)));
         }
