@@ -1,7 +1,8 @@
-//! Fencing tokens: proposing a value, agreeing on one, and writing it back where nodes are behind.
+//! Fencing tokens: a proposal, an agreement on one token, and its write-back to nodes that are
+//! behind.
 //!
-//! Apart from `acquiring`, whose attempt pauses here between its quorum and its grant. What counters amount to is
-//! decided in `proto::fence`; here is which nodes are asked, and which are raised.
+//! Invariant: a token is reported only when a quorum has it, and is written back only to nodes that
+//! still keep the lock for this holder. The rules for counters are in `proto::fence`.
 
 mod state;
 mod write_back;

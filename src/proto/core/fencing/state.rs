@@ -1,7 +1,5 @@
-//! One lock's way to its fencing token: the counters of the nodes, the value that is written back, and who has it.
-//!
-//! What counters amount to is decided in `proto::fence`, which the models share. Apart from the folder's `mod.rs`, which
-//! asks the nodes, so that what follows from an answer can be read without them.
+//! The fencing state of one lock: the nodes' counters, the value that is written back, and the
+//! nodes that have confirmed it.
 
 use crate::proto::fence::{Agreement, FencingToken, agreement};
 use crate::proto::names::{MAX_NODES, NodeId, NodeSet};
@@ -13,13 +11,13 @@ pub(crate) struct Fencing {
     token: Option<FencingToken>,
     /// How far the clock of the present attempt's proposal is ahead of our wall clock, in µs.
     ahead_us: i64,
-    /// What the nodes that granted the present attempt have counted.
+    /// The counters of the nodes that granted the present attempt.
     counters: Vec<(NodeId, u64)>,
     /// The value that is written back.
     target: u64,
-    /// Nodes that have it, while they keep the lock for us.
+    /// The nodes that have this value and keep the lock for us.
     confirmed: NodeSet,
-    /// An attempt that failed by our clock alone was repeated.
+    /// Set once an attempt that failed only because of our clock was repeated.
     was_set_right: bool,
 }
 
@@ -36,7 +34,7 @@ impl Fencing {
         }
     }
 
-    /// Of another lock.
+    /// Starts over for another lock.
     pub(crate) fn begin(&mut self, is_wanted: bool) {
         self.is_wanted = is_wanted;
         self.token = None;
@@ -52,35 +50,38 @@ impl Fencing {
         self.token
     }
 
-    /// The lock comes with its token from another process.
+    /// Sets the token of a lock that was attached from another process.
     pub(crate) fn attached(&mut self, token: Option<FencingToken>) {
         self.token = token;
     }
 
-    /// An attempt begins, whose proposal is made of a clock so far ahead of ours. Whether one before it failed by our clock alone.
+    /// Begins an attempt; its proposal comes from a clock that is `ahead_us` µs ahead of our wall
+    /// clock. Returns whether it repeats one that failed only because of our clock.
     pub(crate) fn attempt_begins(&mut self, ahead_us: i64) -> bool {
         self.counters.clear();
         self.ahead_us = ahead_us;
         self.was_set_right
     }
 
-    /// How far the clock of the present attempt's proposal is ahead of our wall clock, in µs.
+    /// Returns how far the clock of the present attempt's proposal is ahead of our wall clock, in
+    /// µs.
     pub(super) fn ahead_us(&self) -> i64 {
         self.ahead_us
     }
 
-    /// An attempt failed by our clock alone, which is set right. Whether it is to be repeated: once.
+    /// Returns whether an attempt that failed only because of our clock, corrected since, is to be
+    /// repeated: once for each lock.
     pub(crate) fn take_repeat(&mut self) -> bool {
         !std::mem::replace(&mut self.was_set_right, true)
     }
 
-    /// A node granted with this counter.
+    /// Records the counter with which a node granted.
     pub(super) fn counted(&mut self, node: NodeId, counter: u64) {
         self.counters.retain(|&(of, _)| of != node);
         self.counters.push((node, counter));
     }
 
-    /// What the counters of those that granted amount to.
+    /// Returns what the counters of the nodes that granted amount to.
     pub(super) fn agreement(&mut self, granted: NodeSet, quorum: usize) -> Agreement {
         self.counters.retain(|&(node, _)| granted.contains(node));
         let mut counters = [0; MAX_NODES];
@@ -90,33 +91,33 @@ impl Fencing {
         agreement(&counters[..self.counters.len()], quorum)
     }
 
-    /// A quorum has this value: it is the token.
+    /// Sets the token, which a quorum has.
     pub(super) fn reached(&mut self, token: u64) {
         self.token = Some(FencingToken::new(token));
     }
 
-    /// This value is to be written back, and nobody has confirmed it.
+    /// Begins to write back this value, which no node has confirmed yet.
     pub(super) fn write_back_begins(&mut self, target: u64) {
         self.target = target;
         self.confirmed = NodeSet::default();
     }
 
-    /// The value that is written back.
+    /// Returns the value that is written back.
     pub(super) fn target(&self) -> u64 {
         self.target
     }
 
-    /// A node's counter; zero if it is not known.
+    /// Returns a node's counter; zero if it is not known.
     pub(super) fn counter_of(&self, node: NodeId) -> u64 {
         self.counters.iter().find(|(of, _)| *of == node).map_or(0, |&(_, counter)| counter)
     }
 
-    /// The node has the value, and keeps the lock for us.
+    /// Records that the node has the value and keeps the lock for us.
     pub(super) fn confirmed(&mut self, node: NodeId) {
         self.confirmed.insert(node);
     }
 
-    /// Those of the nodes that have confirmed the value.
+    /// Returns the nodes among `nodes` that have confirmed the value.
     pub(crate) fn confirmed_by(&self, nodes: NodeSet) -> NodeSet {
         self.confirmed.and(nodes)
     }
@@ -126,7 +127,7 @@ impl Fencing {
 mod tests {
     use super::*;
 
-    /// Node 2 was behind and has been raised; node 1 is past what is written back.
+    /// Node 2 was behind and has been raised; node 1 is ahead of the value that is written back.
     #[test]
     fn a_counter_counts_for_a_node_that_granted_only() {
         let mut fencing = Fencing::new();

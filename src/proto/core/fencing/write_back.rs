@@ -1,4 +1,4 @@
-//! From a proposal to a token: the clock that proposals are made of, agreement, and the write-back.
+//! The way from a proposal to a token: the clock of proposals, the agreement, and the write-back.
 
 use std::time::Duration;
 
@@ -11,25 +11,28 @@ use crate::proto::vote::{Cause, Verdict, Vote};
 use crate::proto::{answer::Count, mutants::mutant, time::ClockReading};
 
 impl Core {
-    /// The fencing token of a lock that is held; `None` if it was not asked for.
+    /// Returns the fencing token of a held lock; `None` if it was requested without one, or is not
+    /// held.
     #[must_use]
     pub fn fencing_token(&self, id: LockId) -> Option<FencingToken> {
         let (lock, active) = self.locks.at_work(id)?;
         lock.phase.is_held().then_some(active.fencing.token()).flatten()
     }
 
-    /// The value that an attempt proposes to all nodes: our wall clock in µs, as far as it was set right.
+    /// Returns the value that an attempt proposes to all nodes: our wall clock in µs, as far as the
+    /// nodes have corrected it.
     pub(in crate::proto::core) fn proposal(&self, now: ClockReading) -> u64 {
         let wall = i128::from(micros(now));
-        // Between the two bounds.
+        // The cast is exact because the value is clamped to what fits.
         (wall + i128::from(self.common.ahead_us)).clamp(1, i128::from(MAX_TOKEN)) as u64
     }
 }
 
-/// The clock that a proposal is made of.
+/// The clock that proposals come from.
 impl LockAtWork<'_> {
-    /// By how many µs the clocks of a quorum are ahead of ours, as far as an attempt has shown: where it was
-    /// refused by its proposal they say it themselves, where it was granted they are like that.
+    /// Returns by how many µs the clocks of a quorum are ahead of our clock, if this attempt shows
+    /// it. A node that rejected the proposal has reported its clock; one that granted stands for
+    /// the clock that was proposed to it.
     fn clocks_ahead(&self) -> Option<i64> {
         let votes = &self.active.votes;
         let mut clocks = [0; MAX_NODES];
@@ -51,15 +54,16 @@ impl LockAtWork<'_> {
         clock_of_most(&mut clocks[..count], votes.quorum())
     }
 
-    /// Whether an attempt without a quorum has to hear more nodes until it is known what time it is for a
-    /// quorum of them: a wild clock may have answered first.
+    /// Returns whether an attempt without a quorum has to wait for more nodes until a quorum of
+    /// clocks is known, because a node with a wildly wrong clock may have answered first.
     pub(crate) fn awaits_clocks(&self) -> bool {
         self.active.votes.has_failed_by(Cause::ClockSkew)
             && !self.active.votes.missing().is_empty()
             && self.clocks_ahead().is_none()
     }
 
-    /// Sets our clock right, if an attempt found no quorum because of it and the nodes have answered by how much.
+    /// Corrects our clock if an attempt found no quorum because of it and the nodes have reported
+    /// by how much. Returns whether that changes the proposal.
     pub(crate) fn set_clock_right(&mut self) -> bool {
         if !self.active.votes.has_failed_by(Cause::ClockSkew) {
             return false;
@@ -72,7 +76,8 @@ impl LockAtWork<'_> {
 
 /// From counters to a token.
 impl LockAtWork<'_> {
-    /// A quorum has granted: whether its counters make a token. If not, the largest is written back.
+    /// Takes the token if the counters of the quorum that granted agree. If not, writes the largest
+    /// back. Returns whether they agree.
     pub(crate) fn agree(&mut self) -> bool {
         let (granted, quorum) = (self.active.votes.grants(), self.active.votes.quorum());
         let fencing = &mut self.active.fencing;
@@ -94,16 +99,16 @@ impl LockAtWork<'_> {
         matches!(agreement, Agreement::Reached(_))
     }
 
-    /// A node granted with this counter.
+    /// Records the counter with which a node granted.
     pub(crate) fn take_counter(&mut self, node: NodeId, counter: u64) {
         if matches!(self.lock.phase, Phase::Asking | Phase::Fencing) {
             self.active.fencing.counted(node, counter);
         }
     }
 
-    /// Confirms the token on a node that granted: its counter is there already, or is raised. One that
-    /// is past it may have granted to another holder of the same token in between, and confirms
-    /// nothing.
+    /// Confirms the token on a node that granted: its counter is there already, or is raised. A
+    /// node whose counter is past the token confirms nothing, because it may have granted to
+    /// another holder of the same token in between.
     pub(crate) fn raise_counter(&mut self, node: NodeId) {
         let target = self.active.fencing.target();
         match self.active.fencing.counter_of(node) {
@@ -117,7 +122,7 @@ impl LockAtWork<'_> {
 
     fn send_write_back(&mut self, node: NodeId) {
         let link = &self.nodes[node.index()].link;
-        // The connection on which it granted has gone.
+        // The connection on which the node granted was lost.
         if !link.takes_extensions() {
             return self.active.votes.cast(node, Vote::Fail(link.cause()));
         }
@@ -130,13 +135,15 @@ impl LockAtWork<'_> {
     /// Takes a node's answer to the write-back of this round, and decides.
     pub(crate) fn take_write_back(&mut self, node: NodeId, round: u32, answer: Count) -> Decision {
         let (link, votes) = (&self.nodes[node.index()].link, &mut self.active.votes);
-        // One that is being left has failed already.
+        // A node that is excluded for the rest of its connection has failed already.
         if link.is_leaving() || !self.lock.is_fencing(round) {
             return Decision::Continue;
         }
+        // The lock is not ours there any more: with this node counted, two holders could get one
+        // token.
         let is_gone = answer == Count::Of(0);
-        // The master before it grants to clients whose sentinels have not named the new one yet, and its
-        // counter is as low as before.
+        // The previous master still grants to clients whose sentinels have not named the new one
+        // yet, and its counter is as low as before.
         let is_promoted = self.env.config.node(node).has_sentinels && !link.is_ready();
         match answer {
             Count::NoScript => self.send_write_back(node),
@@ -148,7 +155,7 @@ impl LockAtWork<'_> {
         self.decide()
     }
 
-    /// The write-back of this round will not be answered.
+    /// Fails the vote of a node that will not answer the write-back of this round.
     pub(crate) fn fail_write_back(&mut self, node: NodeId, round: u32, cause: Cause) {
         if self.lock.is_fencing(round) {
             self.active.votes.cast(node, Vote::Fail(cause));
@@ -156,8 +163,8 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// The token is the lock's once a quorum has it, each while it kept the lock for us. `None` as long as nodes that
-    /// granted have to confirm it.
+    /// Returns the verdict on the token, which a quorum must have while each of its nodes keeps the
+    /// lock for us. `None` as long as nodes that granted have to confirm it.
     pub(crate) fn write_back_verdict(&mut self) -> Option<Verdict> {
         if self.lock.phase != Phase::Fencing {
             return None;
@@ -177,7 +184,7 @@ impl LockAtWork<'_> {
 }
 
 impl Node {
-    /// Records that the node refused a proposal which is too far from its clock.
+    /// Records that the node rejected a proposal which is too far from its clock.
     pub(crate) fn record_clock(&mut self, server_us: u64, proposed: u64, now: ClockReading) {
         let apart = server_us.abs_diff(proposed);
         let side = if server_us > proposed { "ahead of" } else { "behind" };

@@ -1,10 +1,9 @@
-//! Automatic extension of locks until they are released.
+//! Automatic extension of a lock until it is released.
 //!
-//! What makes it safe is in the lock: one that is being released is not extended, and an extension that is under way then
-//! finds its undo behind it. Extensions that are due at nearly the same time are sent together, so that many locks cost each
-//! node one write.
-//!
-//! A loss is reported before the validity is over, so that the holder has a moment to stop.
+//! Invariant: a lock that is being released is not extended, and an extension that was sent before
+//! is followed by its undo. A loss is reported before the validity ends, so that the holder has
+//! time to stop. Extensions that are due at nearly the same time are sent together, so that many
+//! locks cost each node one write.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::proto::request::AutoExtend;
 use crate::proto::time::Timestamp;
 
 impl LockAtWork<'_> {
-    /// Sets the time of the next extension, from the beginning of the round that was granted.
+    /// Sets the time of the next extension, counted from the start of the round that was granted.
     pub(in crate::proto::core) fn auto_extend_from_now(&mut self) {
         if let Some(every) = self.active.hold.auto_extension.every(self.lock.ttl()) {
             let early = self.env.random_below(every / AUTO_EXTEND_JITTER);
@@ -27,7 +26,7 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// The extension that came by itself failed: it is tried again, several times before the lock is lost.
+    /// Retries a failed automatic extension, several times before the lock is lost.
     fn auto_extend_again(&mut self) {
         let (hold, now) = (&self.active.hold, self.env.now);
         if let Some(every) = hold.auto_extension.every(self.lock.ttl()) {
@@ -38,7 +37,8 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// A lock whose validity got shorter may end before its next extension is due.
+    /// Extends earlier a lock whose validity got shorter, which may end before its next extension
+    /// is due.
     pub(super) fn auto_extend_soon(&mut self) {
         let at = self.active.hold.auto_extension.at;
         if self.lock.phase == Phase::Held && at != Timestamp::NEVER {
@@ -56,7 +56,7 @@ impl LockAtWork<'_> {
         self.arm(at);
     }
 
-    /// Extends a lock whose time has come.
+    /// Extends a lock whose extension is due.
     pub(in crate::proto::core) fn auto_extend_due(&mut self) {
         let (hold, ttl, now) = (&mut self.active.hold, self.lock.ttl(), self.env.now.boot);
         let Some(every) = hold.auto_extension.every(ttl) else { return };
@@ -70,7 +70,7 @@ impl LockAtWork<'_> {
             return self.arm_auto_extend(at);
         }
         if self.active.mode_change.is_downgrading() {
-            // The claim that is asked for lasts for as long as this one does now.
+            // The claim that is being requested lasts as long as this one does now.
             return self.auto_extend_again();
         }
         hold.auto_extension.at = Timestamp::NEVER;
@@ -82,7 +82,7 @@ impl LockAtWork<'_> {
         self.begin_extension(ttl, true);
     }
 
-    /// An extension succeeded: which event reports it.
+    /// Reports a successful extension.
     pub(super) fn extended(&mut self) {
         let auto_extended = self.active.hold.auto_extension.succeeded();
         let mode_change = self.active.mode_change;
@@ -100,7 +100,8 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// An extension failed: which event reports it. Of automatic ones only the first in a row is reported.
+    /// Reports a failed extension. Of automatic extensions only the first failure in a row is
+    /// reported.
     pub(super) fn not_extended(&mut self, refusal: Refusal) {
         let failed = self.active.hold.auto_extension.failed();
         if !self.active.mode_change.is_companion() {
@@ -116,14 +117,14 @@ impl LockAtWork<'_> {
     }
 }
 
-/// Whose an extension was that failed.
+/// The origin of a failed extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
-    /// The caller's.
+    /// A call by the user.
     Asked,
-    /// The first in a row that came by itself.
+    /// An automatic extension, the first that failed in a row.
     First,
-    /// Another one, after one that was reported.
+    /// An automatic extension that failed after one whose failure was reported.
     Again,
 }
 
@@ -132,12 +133,13 @@ impl AutoExtension {
         Self { options, at: Timestamp::NEVER, is_extending: false, has_failed: false }
     }
 
-    /// How often a lock with this TTL is extended.
+    /// Returns the interval between extensions of a lock with this TTL.
     fn every(&self, ttl: Duration) -> Option<Duration> {
         Some(self.options?.every.unwrap_or(ttl / 3))
     }
 
-    /// How long before the end of its validity the loss of a lock with this TTL is reported.
+    /// Returns how long before the end of its validity the loss of a lock with this TTL is
+    /// reported.
     pub(super) fn notice(&self, ttl: Duration) -> Duration {
         match self.options {
             Some(_) => (ttl / 20).min(LONGEST_NOTICE),
@@ -145,12 +147,13 @@ impl AutoExtension {
         }
     }
 
-    /// Whether it waits for no moment: an extension is under way, or the lock has been held for long enough.
+    /// Returns whether no automatic extension is scheduled: one is in flight, or the lock has been
+    /// held for its longest time.
     pub(super) fn has_stopped(&self) -> bool {
         self.options.is_some() && self.at == Timestamp::NEVER
     }
 
-    /// The extension under way succeeded. Whether it came of this.
+    /// Records that the extension in flight succeeded. Returns whether it was automatic.
     fn succeeded(&mut self) -> bool {
         self.has_failed = false;
         std::mem::take(&mut self.is_extending)
@@ -168,7 +171,8 @@ impl AutoExtension {
 }
 
 impl Common {
-    /// Whether locks have to be extended now; then those that would be due soon are extended as well.
+    /// Checks whether locks have to be extended now. If so, locks that are due soon are extended
+    /// too.
     pub(in crate::proto::core) fn begin_auto_extend(&mut self, now: Timestamp) {
         self.is_auto_extending = now >= self.auto_extend_at;
         if self.is_auto_extending {
@@ -177,17 +181,17 @@ impl Common {
     }
 }
 
-/// An extension comes earlier at random by up to this part of its interval.
+/// The divisor of the interval by which an extension is randomly early, at most.
 const AUTO_EXTEND_JITTER: u32 = 8;
 
-/// And by up to this part to go with others: more than the first, so that locks which went together stay
-/// together.
+/// The divisor of the interval by which an extension is early to be sent with others. It allows
+/// more than the random part, so that locks which were extended together stay together.
 const AUTO_EXTEND_SLACK: u32 = 4;
 
-/// A failed extension is not repeated sooner.
+/// The shortest pause before a failed extension is retried.
 const SOONEST: Duration = Duration::from_millis(1);
 
-/// A loss is not reported earlier than this before the validity is over.
+/// The longest time before the end of the validity at which a loss is reported.
 const LONGEST_NOTICE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

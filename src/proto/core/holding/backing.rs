@@ -1,10 +1,9 @@
-//! What a lease rests on: for how long each node is known to keep the key.
+//! The support of a lease: how long each node is known to keep the key.
 //!
-//! At first all nodes whose grant counted keep it for the lease, and nothing needs to be remembered. After an extension
-//! they may differ: a node that was silent keeps the key for as long as before, and one that reports that its key is
-//! gone keeps nothing, whatever it reported earlier. The lease is what a quorum of them supports.
-//!
-//! Not here: which nodes count, which the claim knows; and what they are asked, see the folder's `mod.rs`.
+//! Invariant: the lease is what a quorum of the nodes supports. At first all nodes whose grant
+//! counted keep the key for the lease, and nothing is stored. After an extension they may differ: a
+//! silent node keeps the key no longer than before, and a node that reports its key missing keeps
+//! nothing, whatever it reported earlier.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -13,8 +12,9 @@ use crate::proto::lease::Lease;
 use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::time::ClockReading;
 
-/// Nodes that keep a lock's key, each for its own lease at least. Of a node that is not in it nothing is
-/// known; if it is empty, all nodes that count keep the key for the lock's lease.
+/// The nodes that keep a lock's key, each for at least its own lease. Nothing is known of a node
+/// that is not listed. An empty list means that all nodes that count keep the key for the lock's
+/// lease.
 #[derive(Debug)]
 pub(crate) struct Backing(Vec<(NodeId, Lease)>);
 
@@ -23,18 +23,19 @@ impl Backing {
         Self(Vec::new())
     }
 
-    /// Of another lock: nothing has to be remembered yet.
+    /// Starts over for another lock.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Whether all nodes that count keep the key for the lock's lease, as when it was granted.
+    /// Returns whether all nodes that count keep the key for the lock's lease, as when it was
+    /// granted.
     pub(super) fn is_as_granted(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// From now on the nodes of a configuration with so many may differ. `nodes` are those that keep the key
-    /// for `lease`.
+    /// Begins to store a lease for each node, of `of` nodes in the configuration. `nodes` keep the
+    /// key for `lease`.
     pub(super) fn begin(&mut self, nodes: NodeSet, lease: Lease, of: usize) {
         if self.0.is_empty() {
             self.0.reserve(of);
@@ -42,7 +43,7 @@ impl Backing {
         }
     }
 
-    /// A node keeps the key for this lease too.
+    /// Records that a node keeps the key for this lease too.
     pub(super) fn keeps(&mut self, node: NodeId, lease: Lease, now: ClockReading) {
         match self.0.iter_mut().find(|(of, _)| *of == node) {
             Some((_, known)) => *known = known.longer(lease, now),
@@ -50,25 +51,26 @@ impl Backing {
         }
     }
 
-    /// For how long after this moment a node is known to keep the key.
+    /// Returns for how long after `moment` a node is known to keep the key.
     pub(super) fn kept_after(&self, node: NodeId, moment: ClockReading) -> Duration {
         let known = self.0.iter().find(|(of, _)| *of == node);
         known.map_or(Duration::ZERO, |(_, lease)| lease.remaining(moment))
     }
 
-    /// A node's key is gone, and nothing brings it back.
+    /// Records that a node's key is missing, for good.
     pub(super) fn gone(&mut self, node: NodeId) {
         self.0.retain(|&(of, _)| of != node);
     }
 
-    /// What the `quorum` nodes that keep it the longest all support; `None` if they are fewer.
+    /// Returns what the `quorum` nodes that keep the key the longest all support; `None` if fewer
+    /// nodes keep it.
     pub(super) fn lease(&mut self, quorum: usize, now: ClockReading) -> Option<Lease> {
         self.0.sort_unstable_by_key(|(_, lease)| Reverse(lease.remaining(now)));
         let best = self.0.get(..quorum)?;
         best.iter().map(|&(_, lease)| lease).reduce(Lease::and)
     }
 
-    /// Those of the nodes that keep the key at least for as long as `lease`, whatever the clocks do.
+    /// Returns those of `nodes` that keep the key for at least `lease`, by both clocks.
     pub(super) fn of(&self, nodes: NodeSet, lease: &Lease) -> NodeSet {
         let mut backed = NodeSet::default();
         let lasting = self.0.iter().filter(|(_, known)| known.outlasts(lease));
@@ -90,7 +92,7 @@ mod tests {
         }
     }
 
-    /// One that is over so many seconds after it began.
+    /// Returns a lease that ends after this number of seconds.
     fn lease(since: ClockReading, seconds: u64) -> Lease {
         let drift = Drift { parts_per_million: 0 };
         Lease::new(since, Duration::from_secs(seconds) + drift.of(Duration::ZERO), drift)
@@ -137,8 +139,8 @@ mod tests {
         assert_eq!(backing.of(NodeId(0).into(), &one), NodeId(0).into());
     }
 
-    /// A lease that rests on two nodes ends with the first of them on either clock, also where the order of
-    /// the two depends on the clock.
+    /// A lease that rests on two nodes ends with the first of them on either clock, also if the
+    /// clock determines which of them is first.
     #[test]
     fn no_clock_makes_more_of_it_than_each_node_supports() {
         let (early, late) = (lease(at(100, 150), 10), lease(at(105, 105), 20));

@@ -1,4 +1,7 @@
-//! Extension: a quorum of nodes keeps the key for longer.
+//! The extension of a lock: a quorum of nodes keeps the key for longer.
+//!
+//! Invariant: an extension never shortens a lease, never revives an expired lock, and counts only
+//! nodes whose grant counted and whose key is there.
 
 use std::time::Duration;
 
@@ -13,12 +16,12 @@ use crate::proto::time::{ClockReading, ttl_ms};
 use crate::proto::vote::{Cause, Vote, Votes};
 use crate::proto::{answer::Count, config::Config, lease::Lease, mutants::mutant, sentinel_answer};
 
-/// An extension that fails must not take the time of those that follow: so many would fit into a TTL.
+/// The number of extensions that fit into a TTL, so that one that fails leaves time for others.
 const ROUNDS: u32 = 6;
 
 impl Nodes {
-    /// Returns for how long an extension is waited for. One that fails leaves time for others, unless a quorum of the
-    /// nodes is so far away that none could succeed.
+    /// Returns how long an extension waits for answers. A failure leaves time for others, unless a
+    /// quorum of the nodes is so far away that none could succeed.
     fn extension_patience(&self, ttl: Duration, config: &Config) -> Duration {
         let (share, whole) = (ttl / ROUNDS, config.settings.response_timeout);
         let near = self.iter().filter(|node| node.pace.answers_within(share / 2)).count();
@@ -27,31 +30,31 @@ impl Nodes {
 }
 
 impl LockAtWork<'_> {
-    /// Asks all nodes to keep the key for `ttl`. The flag: the extension comes by itself.
+    /// Asks all nodes to keep the key for `ttl`, automatically or for the caller.
     pub(super) fn begin_extension(&mut self, ttl: Duration, by_itself: bool) {
         let (now, config, of) = (self.env.now, self.env.config, self.nodes.len());
         let until = now.boot + self.nodes.extension_patience(ttl, config);
-        // An answer that comes behind the end of the lease cannot save the lock any more.
+        // An answer after the end of the lease cannot save the lock.
         let until = until.min(self.lock.lease.ends());
         // At most MAX_NODES.
         let votes = Votes::new(of as u8, config.quorum);
         self.active.hold.backing.begin(self.claim.counted(), self.lock.lease, of);
         self.lock.begin_round(self.active, Phase::Extending, now, votes);
         let hold = &mut self.active.hold;
-        // The new lease counts from before the first command leaves: no node can have set the TTL
+        // The new lease counts from before the first command is sent: no node can have set the TTL
         // earlier.
         hold.extension.ttl = ttl;
         hold.extension.lease = Lease::new(now, ttl, config.drift);
         hold.auto_extension.is_extending = by_itself;
         self.active.round.lasts_until(until);
         self.arm(until);
-        // Asks that still wait for a link have missed the lease that they were for.
+        // Requests that still wait for a link are too late for the lease that they were made for.
         self.claim.unqueue_all();
         config.node_ids().for_each(|node| self.offer_extension(node));
         self.settle_extension();
     }
 
-    /// Extends on one node, now or as soon as its link is back.
+    /// Sends the extension to one node, now or as soon as its link is back.
     fn offer_extension(&mut self, node_id: NodeId) {
         let node = &mut self.nodes[node_id.index()];
         let takes = node.link.takes_extensions();
@@ -70,15 +73,15 @@ impl LockAtWork<'_> {
     fn send_extension(&mut self, node: NodeId) {
         let (ttl, claim, round) =
             (self.active.hold.extension.ttl, self.lock.claim(), self.lock.round());
-        // The key may live that long from the moment the command leaves, whether its answer arrives
-        // or not.
+        // The key may live for this long from the moment the command is sent, whether the answer
+        // arrives or not.
         self.claim.lives_until(self.env.now.boot + ttl);
         let pending = |by_digest| Pending::Extend { claim, round, by_digest };
         self.send(node, self.claim.kind().extend, (ttl_ms(ttl), 0), pending);
     }
 
-    /// The connection was lost with the extension of this round in it. It never shortens anything, so it may run
-    /// twice: it waits for the next connection.
+    /// Offers the extension of this round again after its connection was lost. It never shortens a
+    /// TTL, so it may run twice.
     pub(crate) fn offer_extension_again(&mut self, node: NodeId, round: u32) {
         if self.lock.phase == Phase::Extending && self.lock.round() == round {
             self.offer_extension(node);
@@ -86,8 +89,8 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Sends an extension once more, after the node forgot its script: also where a quorum has extended
-    /// meanwhile, since the key there is to live as long.
+    /// Sends an extension again after the node forgot its script; also if a quorum has extended in
+    /// the meantime, because the key on this node should live as long.
     fn resend_extension(&mut self, node: NodeId, round: u32) {
         let votes = &self.active.votes;
         let succeeds =
@@ -103,7 +106,7 @@ impl LockAtWork<'_> {
             Count::NoScript => return self.resend_extension(node, round),
             Count::Of(0) => Vote::Deny,
             Count::Fail(cause) => Vote::Fail(cause),
-            // The key is still there, but it was given up and its undo is on the way.
+            // The key is still there, but it was given up, and its undo is on the way.
             Count::Of(_) if self.claim.is_owed(node) => {
                 Vote::Fail(self.nodes[node.index()].link.cause())
             }
@@ -115,21 +118,21 @@ impl LockAtWork<'_> {
         if mutant!(ExtensionOfAnySlot) && vote == Vote::Fail(Cause::NotCounted) {
             vote = Vote::Grant;
         }
-        // A master that was just promoted holds a copy of the key, while the old one may still vote
-        // for others.
+        // A master that was just promoted has a copy of the key, while the previous one may still
+        // vote for others.
         if vote == Vote::Grant && !self.counts_extension(node) {
             vote = Vote::Fail(Cause::Quarantined);
         }
         self.extension_vote(node, round, vote);
     }
 
-    /// One node's answer to an extension, or why it has none. That it was extended is known only of the present round, also
-    /// behind the verdict.
+    /// Records one node's answer to the extension of the present round, or the reason why there is
+    /// none; also after the verdict.
     pub(crate) fn extension_vote(&mut self, node: NodeId, round: u32, vote: Vote) {
         if mutant!(ReleaseOvertaken) && self.lock.phase == Phase::Releasing {
             return self.prolong(self.active.votes.quorum());
         }
-        // An answer of an earlier round is about an earlier TTL.
+        // An answer to an earlier round is about an earlier TTL.
         if self.lock.round() != round || !self.lock.phase.is_held() {
             return;
         }
@@ -151,12 +154,13 @@ impl LockAtWork<'_> {
         self.settle_extension();
     }
 
-    /// Whether the answer of a node that extended a lock counts.
+    /// Returns whether the answer of a node that extended a lock counts.
     ///
-    /// A master that sentinels have just named has the keys of the one before it. That one votes on for
-    /// clients to whom most sentinels named it before most named the new one to us, for a word's time
-    /// (`crates/models/src/promotion.rs`). Until the new master votes, an extension counts only if the old
-    /// master keeps the key for longer than that, so that it denies them.
+    /// A master that sentinels have just named has the keys of the previous one. For as long as an
+    /// answer of the sentinels counts, the previous one still votes for clients to which most
+    /// sentinels named it before most named the new one to us (`crates/models/src/promotion.rs`).
+    /// So until the new master votes, an extension counts only if the previous one keeps the key
+    /// for longer than that and therefore denies those clients.
     fn counts_extension(&self, node: NodeId) -> bool {
         if mutant!(PromotedCountsAtOnce) {
             return true;
@@ -168,8 +172,9 @@ impl LockAtWork<'_> {
             || sentinel_answer::is_outlived(kept(), config.drift)
     }
 
-    /// A quorum extends, while the present validity lasts. Where so many keys are gone that no quorum is left, the lock was
-    /// lost at once; as long as the missing answers can still show that, no failure is reported.
+    /// Ends the extension once a quorum has extended within the present validity, or none can. No
+    /// failure is reported as long as missing answers can still show that too many keys are
+    /// missing, which is a loss.
     fn settle_extension(&mut self) {
         if self.lock.phase != Phase::Extending {
             return;
@@ -187,8 +192,8 @@ impl LockAtWork<'_> {
             self.lose(self.active.hold.cause_of_end());
         } else if grants.len() >= quorum {
             self.prolong(quorum);
-        // A failure is reported once no answer to come can make a quorum, unless so many keys are
-        // gone that it is a loss.
+        // A failure is reported once no pending answer can make a quorum, unless too many keys are
+        // missing, which is a loss.
         } else if grants.or(missing).len() < quorum && counted.without(missing).len() >= quorum {
             self.lock.phase = Phase::Held;
             let refusal = Refusal::new(RefusalReason::NoQuorum, *votes);
@@ -202,14 +207,14 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// A quorum has extended.
+    /// Takes the longer lease that a quorum supports.
     fn prolong(&mut self, quorum: usize) {
         let (lock, hold, now) = (&mut *self.lock, &mut self.active.hold, self.env.now);
         let before = lock.lease.remaining(now);
-        // Each node counts with the later of its two leases, so a slow node's extension from before
+        // Each node counts with the later of its two leases, so an earlier extension by a slow node
         // helps this one.
         lock.lease = match hold.backing.lease(quorum, now) {
-            // What a node has said before counts as well, also where the wall clock made less of it for a while.
+            // The earlier lease counts too: the wall clock may have shortened it only for a while.
             Some(lease) => lock.lease.longer(lease, now),
             None => hold.extension.lease,
         };
@@ -229,7 +234,7 @@ impl LockAtWork<'_> {
 }
 
 impl Core {
-    /// Extends a lock that is held, at work or idle.
+    /// Extends a held lock, whether at work or idle.
     pub(in crate::proto::core) fn begin_extension(
         &mut self,
         id: LockId,
@@ -268,7 +273,8 @@ impl Locks {
     fn take_queued_extensions(&mut self, node: NodeId) -> Vec<LockId> {
         let mut waiting: Vec<_> = self.ids().collect();
         waiting.retain(|&id| {
-            // Also where a quorum has extended meanwhile: the key there is to live as long.
+            // Also if a quorum has extended in the meantime: the key on this node should live as
+            // long.
             self.at_work_mut(id).is_some_and(|(lock, active)| {
                 lock.phase.is_held() && active.hold.extension.queued.take(node)
             })

@@ -1,4 +1,6 @@
-//! Loss: the lease has ended, or too few nodes keep the key.
+//! The loss of a lock: its lease has ended, or too few nodes keep the key.
+//!
+//! Invariant: no answer revives a lost lock.
 
 use std::time::Duration;
 
@@ -10,18 +12,18 @@ use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::time::{ClockReading, Timestamp};
 
 impl Hold {
-    /// How long before the end of its validity the loss of this lock is reported.
+    /// Returns how long before the end of its validity the loss of this lock is reported.
     pub(super) fn notice(&self, lock: &Lock) -> Duration {
         self.auto_extension.notice(lock.ttl())
     }
 
-    /// When the loss of this lock is reported if nothing is done. Counted from now, because the wall clock may have
-    /// taken more of the lease than boot did.
+    /// Returns when the loss of this lock is reported if nothing is done. It is counted from now,
+    /// because the wall clock may have used up more of the lease than boot has.
     pub(crate) fn loss_due(&self, lock: &Lock, now: ClockReading) -> Timestamp {
         now.boot + lock.lease.remaining(now).saturating_sub(self.notice(lock))
     }
 
-    /// Why this lock with so much of its validity left is lost, if it is.
+    /// Returns why a lock with this remaining validity is lost, if it is.
     fn lost_with(&self, lock: &Lock, remaining: Duration) -> Option<LossCause> {
         if remaining > self.notice(lock) {
             None
@@ -34,23 +36,24 @@ impl Hold {
         }
     }
 
-    /// Why a lock is lost whose validity is over.
+    /// Returns the loss cause reported when the validity ends.
     pub(super) fn cause_of_end(&self) -> LossCause {
         if self.auto_extension.has_failed { LossCause::Unextended } else { LossCause::Expired }
     }
 }
 
 impl LockAtWork<'_> {
-    /// A node no longer has the key of a lock that is held: its lease is what the others support, or the lock is lost.
+    /// Handles a missing key of a held lock: the lease becomes what the other nodes support, or the
+    /// lock is lost.
     fn lose_key(&mut self, node: NodeId) {
         let (quorum, now) = (self.env.config.quorum(), self.env.now);
         let (lock, backing) = (&mut *self.lock, &mut self.active.hold.backing);
-        // It must not extend again: what it would extend is no longer there, or another holder's.
+        // The node must not extend again: its key is missing, or is another holder's.
         self.claim.gone(node);
         backing.begin(self.claim.counted(), lock.lease, self.nodes.len());
         backing.gone(node);
         let before = lock.lease.remaining(now);
-        // A quorum of the other nodes may still keep the key, for a part of the lease at least.
+        // A quorum of the other nodes may still keep the key, at least for a part of the lease.
         lock.lease = lock.lease.and(backing.lease(quorum, now).unwrap_or_default());
         let left = lock.lease.remaining(now);
         if left.is_zero() {
@@ -64,7 +67,8 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// A lock that is held: is its validity over, or the time of its extension? Returns whether it becomes idle.
+    /// Reports the loss of a held lock whose validity ends, or ends a round whose time is up.
+    /// Returns whether the lock becomes idle.
     fn lease_due(&mut self) -> bool {
         if !self.lock.phase.is_held() {
             return false;
@@ -84,8 +88,9 @@ impl LockAtWork<'_> {
         false
     }
 
-    /// The time of a held lock's round is over. Asks that still wait for a link are withdrawn, so that none is
-    /// sent long after. Returns whether nothing is left to be known about the lock, so that it takes less memory.
+    /// Ends the round of a held lock. Requests that still wait for a link are withdrawn, so that
+    /// none is sent long after. Returns whether nothing is left to learn about the lock, so that it
+    /// can be stored in less memory.
     fn round_over(&mut self) -> bool {
         self.claim.unqueue_all();
         let counted = self.claim.counted();
@@ -93,12 +98,13 @@ impl LockAtWork<'_> {
         self.lock.phase == Phase::Held && self.active.is_done() && backed == counted
     }
 
-    /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
+    /// Marks the lock as lost. Nothing is sent: the remaining keys protect what the holder is still
+    /// doing.
     pub(crate) fn lose(&mut self, cause: LossCause) {
         if self.active.mode_change.is_companion() {
             return self.env.effects.of_lock(self.id, LockEffect::CompanionExpired);
         }
-        // From here on no answer brings the lock back: its phase is not one that counts votes.
+        // From now on no answer brings the lock back: this phase counts no votes.
         self.lock.phase = Phase::Lost(cause);
         self.env.common.metrics.lost(cause, self.lock.granted_at(), self.env.now.boot);
         self.env.metrics.auto_extend_losses += u64::from(self.active.hold.is_auto_extended());
@@ -109,7 +115,7 @@ impl LockAtWork<'_> {
 }
 
 impl Core {
-    /// A node no longer has the key of a lock: what was counted on it ends.
+    /// Handles a missing key on a node: its grant no longer counts.
     pub(in crate::proto::core) fn key_gone(
         &mut self,
         node: NodeId,
@@ -122,7 +128,7 @@ impl Core {
         };
         let is_relied_on = lock.phase.is_held() && claim.counted().contains(node);
         if lock.phase == Phase::Fencing {
-            // It is not granted yet, and its lease will not rest on this node.
+            // The lock is not granted yet, and its lease will not rest on this node.
             claim.gone(node);
         } else if is_relied_on && !lock.lease.remaining(now).is_zero() {
             self.locks.activate(id, self.ballot().granted());
@@ -130,7 +136,7 @@ impl Core {
         }
     }
 
-    /// A lock that is held: is its validity over, or the time of its extension?
+    /// Handles the timer of a held lock: its validity ends, or its round does.
     pub(in crate::proto::core) fn lease_due(&mut self, id: LockId, now: ClockReading) {
         match self.transition(id, now, |lock| lock.lease_due()) {
             Some(true) => self.locks.put_away(id),
@@ -139,12 +145,12 @@ impl Core {
         }
     }
 
-    /// A holder that never lets go of a lost lock is forgotten together with its keys.
+    /// Frees a lost lock that its holder does not release, once its keys have expired.
     pub(in crate::proto::core) fn lost_due(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id) else { return };
         let claim = lock.claim();
         let forget_at = self.claims.find(claim).map_or(now.boot, Claim::forget_at);
-        // Until then some node may still have the key, and a release by its holder can free it
+        // Until then some node may still have the key, and a release by the holder can free it
         // early.
         if now.boot < forget_at {
             return self.arm_lock(id, forget_at);
@@ -155,7 +161,7 @@ impl Core {
 }
 
 impl Locks {
-    /// Nothing is under way for an idle lock, and nothing extends it.
+    /// Reports the loss of an idle lock whose lease has ended. It has no round and is not extended.
     fn idle_lease_due(&mut self, id: LockId, env: &mut Env<'_>) {
         let (now, cause) = (env.now, LossCause::Expired);
         if let Some(lock) = self.find_mut(id).filter(|lock| lock.phase.is_held()) {

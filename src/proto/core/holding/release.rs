@@ -1,4 +1,4 @@
-//! Release: from the undo to the answer of a quorum.
+//! The release of a lock, from the undo to its result.
 
 use crate::proto::core::{Core, LockAtWork, claims::Claim, links::Pending, locks::Phase};
 use crate::proto::event::{Event, Released};
@@ -6,7 +6,7 @@ use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::{time::ClockReading, vote::Vote};
 
 impl LockAtWork<'_> {
-    /// One node's answer to the undo of a lock that is being released.
+    /// Counts one node's answer to the undo of a lock that is being released.
     #[inline]
     pub(crate) fn take_release_vote(
         &mut self,
@@ -27,8 +27,8 @@ impl LockAtWork<'_> {
         None
     }
 
-    /// A release is over when a quorum confirmed it, when nobody is left to answer but nodes that seem to
-    /// hang, or when its time is. What is not confirmed stays owed.
+    /// Completes a release when a quorum has confirmed it, when only nodes that seem to hang are
+    /// left to answer, or when its time is up. Undos that are not confirmed stay owed.
     #[inline]
     fn release_result(&mut self) -> Option<(ClaimId, Released)> {
         let (claim, votes) = (&self.claim, &self.active.votes);
@@ -36,8 +36,8 @@ impl LockAtWork<'_> {
         let awaited = |node: NodeId| {
             claim.undoing().contains(node) || self.nodes[node.index()].link.may_return()
         };
-        // Past a quorum of deleted keys others can get the lock. The rest stays owed and is undone
-        // behind the result.
+        // Once a quorum has deleted its keys, others can get the lock. The remaining undos stay
+        // owed and are sent after the result.
         let over = confirmed >= votes.quorum()
             || !claim.owed().without(self.env.suspected).iter().any(awaited)
             || self.active.round.is_over(self.env.now.boot);
@@ -74,7 +74,7 @@ impl Core {
         self.run_scheduled();
     }
 
-    /// Takes a step of a release, which may be over then.
+    /// Takes a step of a release, which may complete it.
     #[inline]
     pub(in crate::proto::core) fn release_by(
         &mut self,
@@ -89,7 +89,7 @@ impl Core {
         }
     }
 
-    /// A link is gone that releases may have waited for.
+    /// Re-evaluates all releases after the loss of a link that they may have waited for.
     pub(in crate::proto::core) fn settle_releases(&mut self, now: ClockReading) {
         for at in 0..self.locks.capacity() {
             if let Some(id) = self.locks.at(at) {
@@ -98,7 +98,8 @@ impl Core {
         }
     }
 
-    /// Releases that waited for this node only: their undos are under way there, unless its link is not open.
+    /// Completes the releases that waited for this node only: those with an undo in flight there,
+    /// or any if its link is not open.
     pub(in crate::proto::core) fn releases_go_on_without(&mut self, id: NodeId, now: ClockReading) {
         if !self.node(id).link.takes_undos() {
             return self.settle_releases(now);
