@@ -8,7 +8,7 @@ use crate::proto::key_state::{
 };
 use crate::proto::profile::Profile;
 
-/// A key's state, with what a script needs that removes its holders.
+/// A key's state, and what a script needs to remove its holders.
 pub(super) struct Contents {
     state: KeyState,
     format: Option<&'static Format>,
@@ -16,14 +16,14 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// The state; the format that has recognised the data, unless that is redbolt's own; and the members or fields that are
-    /// holders, if several can hold the key.
+    /// Returns the state, the format that recognised the data unless that is redbolt's own, and the
+    /// members or fields that are holders if several can hold the key.
     pub(super) fn into_parts(self) -> (KeyState, Option<&'static Format>, Vec<Vec<u8>>) {
         (self.state, self.format, self.holders)
     }
 }
 
-/// Reads replies about a key with these formats, the likeliest first.
+/// A reader of replies about a key, with these formats, the likeliest first.
 pub(super) struct Reader<'a> {
     formats: &'a [Profile],
     named: Option<Profile>,
@@ -31,7 +31,8 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads replies about `key`. The format that an operator has `named` comes before all others.
+    /// Creates a reader of replies about `key`. A format `named` by an operator comes before all
+    /// others.
     pub(super) fn new(formats: &'a [Profile], named: Option<Profile>, key: &'a [u8]) -> Self {
         Self { formats, named, key }
     }
@@ -43,8 +44,9 @@ impl<'a> Reader<'a> {
         Contents { state, format, holders: Vec::new() }
     }
 
-    /// Reads who shares a sorted set, as the script [`VIEW_SHARED`](crate::proto::script::VIEW_SHARED) returns it. `None` if
-    /// no format knows it.
+    /// Reads the holders in a sorted set, as the script
+    /// [`VIEW_SHARED`](crate::proto::script::VIEW_SHARED) returns them. `None` if no format
+    /// recognises it.
     pub(super) fn of_sharers(&self, text: &[u8]) -> Option<Contents> {
         let mut lines = std::str::from_utf8(text).ok()?.lines();
         let count = lines.next()?.parse().ok()?;
@@ -54,8 +56,9 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads who has which permit of a hash, or the fields of another one, as the script
-    /// [`VIEW_PERMITS`](crate::proto::script::VIEW_PERMITS) returns them. `None` if no format knows it.
+    /// Reads the holders of permits in a hash, or the fields of another hash, as the script
+    /// [`VIEW_PERMITS`](crate::proto::script::VIEW_PERMITS) returns them. `None` if no format
+    /// recognises it.
     pub(super) fn of_permits(&self, text: &[u8]) -> Option<Contents> {
         let mut lines = std::str::from_utf8(text).ok()?.lines();
         let first = lines.next()?;
@@ -64,7 +67,7 @@ impl<'a> Reader<'a> {
             return self.of_members(&Data::Hash(&fields), &fields, || None);
         }
         let state = permits(first.parse().ok()?, &fields)?;
-        // Behind the slot.
+        // The name follows the slot.
         let name = |(_, rest): &(&str, &str)| Some(rest.split_once(' ')?.1.as_bytes().to_vec());
         let holders = fields.iter().filter_map(name).collect();
         Some(Contents { state, format: None, holders })
@@ -90,7 +93,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A sorted set of redbolt's readers, or of a writer with its own claim as a reader.
+/// Reads redbolt's sorted set of readers, or of a writer and its own claim as a reader.
 fn sharers(count: usize, members: &[(&str, &str)]) -> Option<KeyState> {
     let mut writer = None;
     let mut holder = |&(left, name): &(&str, &str)| {
@@ -103,15 +106,15 @@ fn sharers(count: usize, members: &[(&str, &str)]) -> Option<KeyState> {
     let holders = members.iter().map(&mut holder).collect::<Option<Vec<_>>>()?;
     let mut holders: Vec<_> = holders.into_iter().flatten().collect();
     holders.truncate(MOST_SHOWN);
-    // A reader next to a writer is that writer, by its claim as a reader.
+    // A reader next to a writer is that writer, with its claim as a reader.
     if let Some(writer) = writer {
         return Some(KeyState::Held(writer));
     }
-    // Without a holder whose time has not passed the key would not exist.
+    // Without an unexpired holder the key would not exist.
     (!holders.is_empty()).then(|| KeyState::Shared(Sharers::new(holders, count, None)))
 }
 
-/// A semaphore of redbolt. The members have the slot before their names.
+/// Reads a semaphore of redbolt. Each member has its slot before its name.
 fn permits(count: usize, members: &[(&str, &str)]) -> Option<KeyState> {
     let holder = |&(left, rest): &(&str, &str)| {
         let (slot, token) = rest.split_once(' ')?;
@@ -122,11 +125,11 @@ fn permits(count: usize, members: &[(&str, &str)]) -> Option<KeyState> {
     (!holders.is_empty()).then(|| KeyState::Permits(Permits::new(holders, count, None)))
 }
 
-/// The holder with this token, which has so many ms left.
+/// Returns the holder with this token and this remaining time in ms.
 fn holder_for(left: &str, token: &str) -> Option<Holder> {
     let remaining = Some(Duration::from_millis(left.parse().ok()?));
     Some(Holder { remaining, ..holder_of(token.as_bytes())? })
 }
 
-/// What a writer's token begins with that is a member of a sorted set.
+/// The prefix of a writer's token in a sorted set.
 const WRITER: &str = "w:";

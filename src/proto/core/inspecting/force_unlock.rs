@@ -1,7 +1,8 @@
-//! An operator breaks a lock: what was seen under its key is deleted on every node. See docs/how-it-works/protocol.md.
+//! Force-unlock: an operator deletes what was seen at a key, on every node.
 //!
-//! A node is inspected first, as by anybody else, and its answer decides: a lock of ours is deleted, other data only if
-//! that was asked for. Nothing is done about the holder, even if it is of this core.
+//! Invariant: each node is read first, and only what it reported is deleted: a lock of redbolt, or
+//! other data if the operator asked for that. The holder is not involved, even if it is in this
+//! core. See docs/how-it-works/protocol.md#the-end-of-a-lock.
 
 use super::viewing::{STRING, push};
 use super::{Fate, Question, Seen, UnlockScope, Viewing};
@@ -13,7 +14,7 @@ use crate::proto::{names::ViewId, permits, time::ClockReading, vote::Cause};
 use crate::resp::command;
 
 impl UnlockScope {
-    /// Whether data is to go that is no lock of redbolt.
+    /// Returns whether this data, which is not a lock of redbolt, is to be deleted.
     fn breaks(self, data: &Foreign) -> bool {
         match self {
             Self::Locks => false,
@@ -24,13 +25,14 @@ impl UnlockScope {
 }
 
 impl Seen {
-    /// The script that removes what was seen, by this method. A digest is compared by redbolt's own.
+    /// Returns the script that removes what was seen, compared in this way. A digest is compared by
+    /// redbolt's own script.
     fn script(&self, kind: &[u8]) -> &'static Script {
         let format = self.format.filter(|_| kind != DUMP);
         format.map_or(&FORCE_UNLOCK, |format| format.force_unlock)
     }
 
-    /// The arguments by which the script compares: the method, and the values that were seen.
+    /// Returns what the script compares: the method, and the values that were seen.
     fn to_compare(&self) -> Result<(&[u8], &[Vec<u8>]), Cause> {
         let kind = self.kind.as_deref().map_err(|&cause| cause)?;
         if !self.holders.is_empty() {
@@ -45,18 +47,20 @@ impl Seen {
 }
 
 impl Core {
-    /// Breaks the lock on `resource`, whoever holds it: looks at its key on all nodes, and deletes what
-    /// was seen where that is in the `scope`. If several hold it, up to 2,048 holders that were seen lose it, and a holder that came
-    /// since keeps it. No other key is touched, no restart guard's and no fencing
-    /// counter's; members of another library who wait are told, on a channel or a list. Data that is not in the scope is
-    /// left alone ([`Fate::Kept`]). The outcome is [`Event::Viewed`](crate::proto::Event::Viewed), and the view says what
-    /// was seen on each node and what became of it.
+    /// Breaks the lock on `resource`, whichever client holds it: reads its key on all nodes, and
+    /// deletes what was seen if that is in the `scope`. If several clients hold it, up to 2,048
+    /// holders that were seen lose it, and a holder that came since keeps it. No other key is
+    /// touched, neither the restart guard nor a fencing counter. Waiting members of another library
+    /// are notified, on a channel or a list. Data outside the scope is left alone ([`Fate::Kept`]).
+    /// The outcome is [`Event::Viewed`](crate::proto::Event::Viewed), and the view shows what was
+    /// seen on each node and what became of it.
     ///
-    /// Whoever holds it is not asked, and goes on until it looks.
+    /// The holder is not asked, and continues until it checks its lock.
     ///
     /// # Errors
     ///
-    /// The name is empty, too long, that of the restart guard's key, or of a fencing counter. Nothing was sent.
+    /// The name is empty, too long, that of the restart guard's key, or of a fencing counter.
+    /// Nothing was sent.
     pub fn force_unlock(
         &mut self,
         resource: &[u8],
@@ -69,7 +73,8 @@ impl Core {
 }
 
 impl Viewing {
-    /// Breaks what this node has answered, if an operator wants that. Returns whether the node will answer once more.
+    /// Deletes what this node has reported, if an operator wants that. Returns whether another
+    /// answer of the node will follow.
     pub(super) fn force_unlock(&mut self, id: ViewId, node: &mut Node, env: &mut Env<'_>) -> bool {
         let at = node.id().index();
         let view = &mut self.view.nodes[at];
@@ -92,7 +97,7 @@ impl Viewing {
                 return true;
             }
             Ok(_) => node.link.cause(),
-            // Without it the node could not tell what was seen from what came later.
+            // Without the digest the node could not distinguish what was seen from what came later.
             Err(cause) => cause,
         };
         view.state = Err(cause);
@@ -109,7 +114,7 @@ impl Viewing {
     }
 }
 
-/// Always by its text: it is not sent again if the node does not know a digest.
+/// Sends the script as text, because it is not sent again if the node does not know its digest.
 fn push_force_unlock(
     id: ViewId,
     (resource, kind, seen): (&[u8], &[u8], &[Vec<u8>]),
@@ -118,7 +123,7 @@ fn push_force_unlock(
     env: &mut Env<'_>,
 ) {
     push(Question::ForceUnlock, id, node, env, |out| {
-        // The second key only if it is needed: the user may have no rule for it.
+        // The second key is sent only if it is needed, because the ACL may have no rule for it.
         let has_ends = kind == HASH && *script == FORCE_UNLOCK;
         let keys = 1 + usize::from(has_ends);
         let eval = command(out, 4 + keys + seen.len());
@@ -131,8 +136,8 @@ fn push_force_unlock(
     });
 }
 
-/// The answer of `TYPE` for a hash.
+/// The reply of `TYPE` for a hash.
 const HASH: &[u8] = b"hash";
 
-/// How the script compares all that is there.
+/// The method that compares a digest of everything at the key.
 const DUMP: &[u8] = b"dump";

@@ -1,9 +1,8 @@
-//! Which locks of one core are on a resource, for whoever looks at one.
+//! An index of the locks that one core holds on a resource.
 //!
-//! Hardly anybody ever looks, so nothing is kept of it. The first look walks through all locks and writes them
-//! down; from then on those that are granted are written down as well, until that has cost as much as the
-//! walk. So whoever looks at many resources walks seldom, and whoever has stopped looking soon pays nothing.
-//! Not here: whether such a lock is still held, which is seen where it is.
+//! Invariant: a core without inspections pays nothing. The first inspection scans all locks and
+//! builds the index. From then on granted locks are added, until that has cost as much as the scan;
+//! then the index is dropped. Whether a lock is still held is checked when it is looked up.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +12,18 @@ use crate::proto::core::waiting::{QueueKey, WaitQueues};
 use crate::proto::names::LockId;
 use crate::proto::slab::Key;
 
-/// Locks by the places of their resources. Two names with one hash are told apart by whoever asks.
+/// The locks by the hashes of their resources. The caller distinguishes two resources with one
+/// hash.
 #[derive(Default)]
 pub(crate) struct Holdings {
-    /// Of locks that are over, too.
+    /// The entries, also of locks that have ended.
     known: BTreeSet<(QueueKey, Key)>,
-    /// How many more are written down, unless somebody looks.
+    /// The number of entries that are still added before the index is dropped.
     left: usize,
 }
 
 impl Holdings {
-    /// Walks through all locks, unless it is known which are held.
+    /// Scans all locks, unless the index is complete.
     pub(super) fn learn(&mut self, locks: &Locks, claims: &Claims, queues: &WaitQueues) {
         if self.left > 0 {
             return;
@@ -36,7 +36,7 @@ impl Holdings {
         self.left = locks.capacity();
     }
 
-    /// Notes that a lock is granted, on resources in these places.
+    /// Adds a lock that is granted on resources with these hashes.
     pub(in crate::proto::core) fn granted(
         &mut self,
         lock: LockId,
@@ -53,12 +53,12 @@ impl Holdings {
         }
     }
 
-    /// Those that are, or were, on a resource in this place.
+    /// Returns the locks that are or were on a resource with this hash.
     pub(super) fn at(&self, key: QueueKey) -> impl Iterator<Item = Key> {
         let all = (key, Key::FIRST)..=(key, Key::LAST);
         self.known.range(all).map(|&(_, lock)| lock)
     }
 }
 
-/// So few places of locks are walked through each time.
+/// The capacity for locks up to which no index is built: all locks are scanned each time.
 pub(crate) const FEW: usize = 64;

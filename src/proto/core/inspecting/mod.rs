@@ -1,8 +1,8 @@
-//! Looking at a resource without taking part: who holds it on which node, for how long, and who waits.
+//! Inspection of a resource: its holders on each node, their remaining time, and the waiters.
 //!
-//! Nothing is written. Who waits in the queue is asked first, by a script. The value is read by `GETRANGE`, because a key of that name may be anything, and large. An operator
-//! who breaks the lock that was seen goes on from here, see `force_unlock`. Not here: what type and value mean, see
-//! `contents`; what the nodes' answers add up to for a user, see the API's inspection.
+//! Invariant: an inspection writes nothing. The queue is read first, by a script. The value is read
+//! with `GETRANGE`, because the key may hold any data, and much of it. A force-unlock continues
+//! after the inspection, see `force_unlock`.
 
 mod contents;
 mod force_unlock;
@@ -23,109 +23,114 @@ pub use crate::proto::key_state::{DataKind, Foreign, Holder, KeyState, Permits, 
 /// The views of a core.
 pub(super) struct Views(Slab<ViewId, Viewing>);
 
-/// What each node says about a resource.
+/// The state of a resource on each node.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct View {
-    /// In the order of the configuration.
+    /// The nodes, in the order of the configuration.
     pub nodes: Vec<NodeView>,
-    /// What was looked at.
+    /// The resource that was inspected.
     pub resource: Vec<u8>,
 }
 
-/// What one node says about a resource.
+/// The state of a resource on one node.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeView {
-    /// The key's state there, or why the node did not tell.
+    /// The state of the key, or the reason why the node did not report it.
     pub state: Result<KeyState, Cause>,
-    /// Who waits in the queue for it there, or why the node did not tell.
+    /// The waiters in the queue, or the reason why the node did not report them.
     pub queue: Result<FairQueue, Cause>,
-    /// From when the last question was sent to when it was answered.
+    /// The time from the question for the TTL to its answer.
     pub round_trip: Option<Duration>,
-    /// What became of what was there, if it was to be broken.
+    /// The fate of the data, if it was to be deleted.
     pub fate: Option<Fate>,
 }
 
-/// One view.
+/// A view that is being made, or that is complete.
 #[derive(Default)]
 struct Viewing {
     view: View,
     until: Timestamp,
-    /// What is to be broken of what is seen.
+    /// The data that is to be deleted if it is seen; `None` for an inspection.
     force: Option<UnlockScope>,
-    /// What the nodes have answered, in their order.
+    /// The answers of the nodes, in their order.
     seen: Vec<Seen>,
-    /// Nodes whose link is not there yet.
+    /// The nodes whose link is not ready yet.
     queued: NodeSet,
-    /// Nodes that have not answered.
+    /// The nodes that have not answered everything.
     open: NodeSet,
     complete: bool,
 }
 
-/// A question of a view.
+/// A question of a view to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// The digest of all that is there, for an operator who deletes other data.
+    /// The digest of everything at the key, for an operator who deletes data of other programs.
     Digest,
-    /// An operator's: what was seen under the key is to go.
+    /// The order of an operator to delete what was seen at the key.
     ForceUnlock,
-    /// Who waits. A node that does not tell that may tell the rest.
+    /// The waiters. A node that cannot answer this may still answer the rest.
     Queue,
-    /// Who has which permit of a hash.
+    /// The holders of permits in a hash.
     Permits,
-    /// Who shares a sorted set.
+    /// The holders in a sorted set.
     Sharers,
-    /// For how long the key lives, and by that whether there is one at all.
+    /// The TTL of the key, which also shows whether there is a key.
     Ttl,
     Type,
-    /// What is under the key, if anything.
+    /// The value of the key, if there is one.
     Value,
 }
 
-/// What a node has answered about a key, as it came: to compare with, not to show.
+/// A node's answers about a key, unchanged: to be compared, not shown.
 #[derive(Clone)]
 struct Seen {
-    /// The type's name, or why the node does not tell it.
+    /// The name of the type, or the reason why the node did not report it.
     kind: Result<Vec<u8>, Cause>,
-    /// The beginning of a string, without the mark of those who wait in the queue.
+    /// The beginning of a string, without the mark of the queue's waiters.
     value: Vec<u8>,
-    /// Whether that is all of it.
+    /// Whether the value is complete.
     is_whole: bool,
     /// Whether there was a mark.
     is_marked: bool,
-    /// The members or fields of the holders, if several can hold it.
+    /// The members or fields of the holders, if several can hold the key.
     holders: Vec<Vec<u8>>,
-    /// The format that has recognised the data, unless that is redbolt's own.
+    /// The format that recognised the data, unless it is redbolt's own.
     format: Option<&'static Format>,
-    /// The digest of all that is there, or why there is none. Taken before the rest.
+    /// The digest of everything at the key, or the reason why there is none. It is taken before the
+    /// rest.
     digest: Result<Vec<u8>, Cause>,
 }
 
-/// What a [force-unlock](crate::proto::Core::force_unlock) may delete.
+/// The data that a [force-unlock](crate::proto::Core::force_unlock) may delete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "whoever deletes shall know all that can be deleted")]
 pub enum UnlockScope {
     /// Locks of redbolt.
     #[default]
     Locks,
-    /// Locks of redbolt, and those of this format, as far as that is known by [their form](crate::proto::Foreign::is_of). The format
-    /// need not be [configured](crate::ConfigBuilder::formats). Its members who wait are told, in the way that their library has.
+    /// Locks of redbolt and those of this format, as far as [their
+    /// form](crate::proto::Foreign::is_of) shows it. The format need not be
+    /// [configured](crate::ConfigBuilder::formats). Its waiting members are notified in the way of
+    /// their library.
     LocksOf(Profile),
-    /// Whatever is there: a lock of another library too, or what an application keeps under that key. Data without holders is deleted
-    /// only if all of it is as it was seen, by a digest that the node makes with `DUMP`. Look first, with an inspection.
+    /// Any data: also a lock of another library, or what an application keeps at that key. Data
+    /// without holders is deleted only if all of it is unchanged since it was seen, by a digest
+    /// that the node makes with `DUMP`. Inspect the key first.
     Anything,
 }
 
-/// What became of what was under a key.
+/// The outcome of a force-unlock for the data at a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fate {
-    /// It was deleted. Of a lock that several can hold, holders that were seen were removed.
+    /// The data was deleted. If several clients can hold the lock, the holders that were seen were
+    /// removed.
     Deleted,
-    /// It was not there any more when the node was told to delete it. Something else may be.
+    /// The data no longer existed when the node was to delete it. There may be other data now.
     Gone,
-    /// It is no lock of redbolt, and was left alone.
+    /// The data is not a lock of redbolt, and was left alone.
     Kept,
 }
 

@@ -1,6 +1,7 @@
-//! One view of a resource: what its nodes are asked, and what they have answered.
+//! One view of a resource: the questions to its nodes, and their answers.
 //!
-//! Invariant: a view writes nothing, and each node is asked for the rest only while the view waits for it.
+//! Invariant: a view writes nothing, except that a force-unlock deletes what was seen. Further
+//! questions are sent to a node only while the view waits for it.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::proto::{
 };
 use crate::resp::command;
 
-/// The text or the number that a node has answered, or why it does not answer.
+/// An answer as text and as a number, or the reason why there is none.
 pub(super) type Answer<'a> = (Result<&'a [u8], Cause>, Result<i64, Cause>);
 
 impl Seen {
@@ -34,7 +35,7 @@ impl Seen {
     }
 }
 
-/// Asking.
+/// The questions.
 impl Viewing {
     pub(super) fn new(
         resource: &[u8],
@@ -53,7 +54,7 @@ impl Viewing {
         }
     }
 
-    /// Asks a node at once, or when its link is there.
+    /// Asks a node, now or once its link is ready.
     pub(super) fn ask(&mut self, id: ViewId, node: &mut Node, env: &mut Env<'_>) {
         match node.link.state() {
             Link::Quarantined { .. } | Link::Ready => self.send(id, node, env),
@@ -70,18 +71,19 @@ impl Viewing {
         self.queued.contains(node)
     }
 
-    /// Sends all questions but those that depend on the answers.
+    /// Sends all questions that do not depend on other answers.
     pub(super) fn send(&mut self, id: ViewId, node: &mut Node, env: &mut Env<'_>) {
         self.queued.remove(node.id());
         let resource = &self.view.resource;
-        // First, because what changes behind the look must not be taken for what was seen.
+        // The digest comes first: data that changes after the other reads must not be taken for
+        // what was seen.
         if self.force == Some(UnlockScope::Anything) {
             push(Question::Digest, id, node, env, |out| {
                 let eval = command(out, 4).arg(b"EVAL").arg(script::VIEW_DIGEST.text.as_bytes());
                 let _ = eval.int(1).arg(resource);
             });
         }
-        // Ahead of the rest, so that its answer is there when the last one comes.
+        // Sent before the rest, so that its answer is there when the last one arrives.
         push(Question::Queue, id, node, env, |out| {
             let eval = command(out, 8).arg(b"EVAL").arg(script::VIEW_QUEUE.text.as_bytes()).int(4);
             let eval = eval.arg(resource).prefixed(fair_queue::STAMPS_PREFIX, resource);
@@ -100,7 +102,7 @@ impl Viewing {
         });
     }
 
-    /// Behind a sorted set or a hash there is one more question: who is in it. Returns whether it was asked.
+    /// Asks who is in a sorted set or a hash. Returns whether there was such a question.
     fn ask_for_holders(&self, id: ViewId, node: &mut Node, env: &mut Env<'_>) -> bool {
         let resource = &self.view.resource;
         match &self.view.nodes[node.id().index()].state {
@@ -125,7 +127,7 @@ impl Viewing {
         true
     }
 
-    /// How many holders a node is to name. Those that are not named are not removed.
+    /// Returns how many holders a node is to list. Holders that are not listed are not removed.
     fn most_holders(&self) -> u64 {
         if self.force.is_some() { MOST_BROKEN } else { MOST_SHOWN as u64 }
     }
@@ -144,15 +146,15 @@ pub(super) fn push(
     env.arm(now + env.settings().dead_peer_timeout);
 }
 
-/// Answers.
+/// The answers.
 impl Viewing {
-    /// Whether the view waits for this node.
+    /// Returns whether the view waits for this node.
     pub(super) fn awaits(&self, node: NodeId) -> bool {
         self.open.contains(node)
     }
 
-    /// Takes an answer: the text or the number, or why the node does not answer. Returns whether the node has said all that it
-    /// is asked.
+    /// Takes an answer, or the reason why there is none. Returns whether the node has answered
+    /// everything.
     pub(super) fn take(
         &mut self,
         (id, question): (ViewId, Question),
@@ -165,7 +167,7 @@ impl Viewing {
         let is_done = match question {
             Question::ForceUnlock => true,
             Question::Ttl if self.ask_for_holders(id, node, env) => false,
-            // It is known what is there. An operator may want it gone.
+            // The data is known, and an operator may want it deleted.
             Question::Ttl | Question::Permits | Question::Sharers => {
                 !self.force_unlock(id, node, env)
             }
@@ -223,7 +225,8 @@ impl Viewing {
                 Ok(state)
             }
             Err(Cause::WrongType) => {
-                // Who shared it alone has become a member of a set since, or it is another's, as its view will tell.
+                // The only reader has become a member of a set since, or the data is foreign: the
+                // next question finds out.
                 if seen.kind.as_deref() == Ok(STRING) {
                     seen.kind = Ok(SORTED_SET.to_vec());
                 }
@@ -239,7 +242,7 @@ impl Viewing {
         *state = match (std::mem::replace(state, Ok(KeyState::Free)), left) {
             (Err(cause), _) | (Ok(_), Err(cause)) => Err(cause),
             (Ok(_), Ok(-2)) => Ok(KeyState::Free),
-            // It outlives its holder, whose time is over.
+            // The marked key outlives its holder, which has expired.
             (Ok(_), Ok(0..=MARKED_FOR)) if is_marked => Ok(KeyState::Free),
             (Ok(state), Ok(ms)) => {
                 let ms = if is_marked { ms - MARKED_FOR } else { ms };
@@ -248,7 +251,8 @@ impl Viewing {
         };
     }
 
-    /// Takes who has the resource together, as far as a format knows it. A node that does not tell has told what it is.
+    /// Takes the holders of a shared resource, if a format recognises them. Otherwise the type of
+    /// the data stands.
     fn take_holders(&mut self, at: usize, found: Option<Contents>) {
         if let Some(found) = found {
             let (state, format, holders) = found.into_parts();
@@ -259,7 +263,7 @@ impl Viewing {
         }
     }
 
-    /// Reads replies, with the format that the operator has named first.
+    /// Returns a reader of replies that tries the format named by the operator first.
     fn reader<'a>(&'a self, config: &'a Config) -> Reader<'a> {
         let named = match self.force {
             Some(UnlockScope::LocksOf(profile)) => Some(profile),
@@ -269,7 +273,7 @@ impl Viewing {
     }
 }
 
-/// The end.
+/// The end of a view.
 impl Viewing {
     /// Records that a node will not answer.
     pub(super) fn fail(&mut self, node: NodeId, cause: Cause) {
@@ -278,9 +282,10 @@ impl Viewing {
         self.open.remove(node);
     }
 
-    /// Completes the view when no node is left that it waits for. Behind a quorum it does not wait for nodes that seem
-    /// to hang. For the others it waits only a moment then, and as long as for an answer where something is to be broken: what
-    /// is left on one node is in the way of whoever comes next. Returns when it completes, if that is earlier than before.
+    /// Completes the view when no awaited node remains. After a quorum has answered, suspected
+    /// nodes are not awaited, and the others only briefly. A force-unlock waits for these as long
+    /// as for any answer, because data that is left on one node is in the way of the next client.
+    /// Returns when the view completes, if that is earlier than before.
     pub(super) fn settle(
         &mut self,
         id: ViewId,
@@ -305,7 +310,7 @@ impl Viewing {
         is_earlier.then_some(until)
     }
 
-    /// Completes the view if it is time. Returns when it is, if not.
+    /// Completes the view if its time is up. Otherwise returns when that is.
     pub(super) fn check_timer(&mut self, id: ViewId, env: &mut Env<'_>) -> Option<Timestamp> {
         if env.now.boot < self.until {
             return Some(self.until);
@@ -328,20 +333,20 @@ impl Viewing {
         self.complete
     }
 
-    /// How many nodes have answered all that they were asked.
+    /// Returns how many nodes have answered everything.
     fn told(&self) -> usize {
         let done = NodeSet::first(self.view.nodes.len()).without(self.open);
         done.iter().filter(|node| self.view.nodes[node.index()].state.is_ok()).count()
     }
 }
 
-/// The most holders that one order breaks on a node. Their lines fit the largest reply that is read, also if each end is the
-/// largest number that a sorted set can hold.
+/// The most holders that one force-unlock removes on a node. Their lines fit into the largest reply
+/// that is read, even if each expiry is the largest number that a sorted set can hold.
 const MOST_BROKEN: u64 = 2_048;
 
-/// What `TYPE` says of a string, and of a sorted set.
+/// The reply of `TYPE` for a string, and below for a sorted set.
 pub(super) const STRING: &[u8] = b"string";
 const SORTED_SET: &[u8] = b"zset";
 
-/// By how many ms a key that is marked for those who wait in the queue outlives its holder.
+/// The ms by which a key that is marked for waiters outlives its holder.
 const MARKED_FOR: i64 = fair_queue::MARKED_FOR.as_millis() as i64;

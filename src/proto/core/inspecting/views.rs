@@ -1,4 +1,4 @@
-//! The views of a core, and the calls of whoever looks.
+//! The views of a core, and the calls that start and take them.
 //!
 //! Invariant: each view completes once, and nothing changes a complete one.
 
@@ -18,7 +18,7 @@ impl Views {
         Self(Slab::new())
     }
 
-    /// Asks all nodes about a resource.
+    /// Starts a view: asks all nodes about a resource.
     pub(super) fn begin(
         &mut self,
         resource: &[u8],
@@ -35,7 +35,7 @@ impl Views {
         id
     }
 
-    /// Takes a complete view out, once.
+    /// Removes and returns a view that is complete.
     pub(super) fn take(&mut self, id: ViewId) -> Option<View> {
         let viewing = self.0.find_mut(id).filter(|viewing| viewing.is_complete())?;
         let view = std::mem::take(&mut viewing.view);
@@ -43,7 +43,7 @@ impl Views {
         Some(view)
     }
 
-    /// Sends what has waited for this node's link.
+    /// Sends the questions that waited for this node's link.
     pub(crate) fn send_queued(&mut self, node: &mut Node, env: &mut Env<'_>) {
         for id in self.queued_at(node.id()) {
             if let Some(viewing) = self.0.find_mut(id) {
@@ -52,7 +52,7 @@ impl Views {
         }
     }
 
-    /// Fails what has waited for this node's link.
+    /// Fails the questions that waited for this node's link.
     pub(crate) fn fail_queued(&mut self, node: NodeId, nodes: &Nodes, env: &mut Env<'_>) {
         let cause = nodes[node.index()].link.cause();
         for id in self.queued_at(node) {
@@ -65,7 +65,7 @@ impl Views {
         self.0.ids().filter(|&id| self.0.find(id).is_some_and(is_queued)).collect()
     }
 
-    /// Takes a node's answer. One for a view that is complete without it changes nothing.
+    /// Takes a node's answer. An answer for a view that was completed without it changes nothing.
     pub(crate) fn answered(
         &mut self,
         (id, question): (ViewId, Question),
@@ -124,12 +124,12 @@ impl Views {
         env.arm(at);
     }
 
-    /// When something is due for any of them.
+    /// Returns when the next view is due.
     pub(crate) fn due(&self) -> Timestamp {
         self.0.due()
     }
 
-    /// Completes the views whose time is over.
+    /// Completes the views whose time is up.
     pub(crate) fn check_timers(&mut self, env: &mut Env<'_>) {
         let mut at = 0;
         while let Some(id) = self.0.next_due(&mut at, env.now.boot) {
@@ -162,13 +162,13 @@ impl Core {
         self.views.begin(resource, force, &mut self.nodes, &mut env!(self, now))
     }
 
-    /// The result of a complete inspection, once.
+    /// Returns the result of a complete inspection, once.
     pub fn take_view(&mut self, id: ViewId) -> Option<View> {
         self.views.take(id)
     }
 
-    /// The [fingerprint](crate::proto::Holder::fingerprint) of the lock on `resource` that this core holds now, as a
-    /// view shows it. `None` if it holds none.
+    /// Returns the [fingerprint](crate::proto::Holder::fingerprint) of the lock on `resource` that
+    /// this core holds now, as a view shows it; `None` if it holds none.
     #[must_use]
     pub fn held_on(&mut self, resource: &[u8], now: ClockReading) -> Option<u32> {
         let now = ClockReading { boot: self.boot.max(now.boot), ..now };
@@ -188,7 +188,7 @@ impl Core {
     }
 }
 
-/// The claim of a lock that is held.
+/// Returns the claim of a lock that is held now.
 fn held_claim<'c>(
     id: LockId,
     locks: &Locks,

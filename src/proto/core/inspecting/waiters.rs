@@ -1,6 +1,4 @@
-//! Who waits in the queue for a resource, as one node tells.
-//!
-//! Not here: asking the node, see the folder's `mod.rs`; waiting in the queue, see `waiting`; who holds the resource, see `contents`.
+//! The waiters in the queue for a resource, as one node reports them.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,65 +7,67 @@ use crate::proto::key_state::{fingerprint, is_label};
 use crate::proto::lock_mode::LockMode;
 use crate::proto::names::TicketName;
 
-/// Those who wait in the queue for a resource, see docs/how-it-works/waiters.md.
+/// The waiters in the queue for a resource, see docs/how-it-works/waiters.md.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FairQueue {
-    /// Up to 16 of them, in their order: whoever is first gets the lock next.
+    /// Up to 16 waiters, in order: the first gets the lock next.
     pub waiters: Vec<Waiter>,
-    /// How many there are.
+    /// The number of waiters.
     pub count: usize,
-    /// Whether the resource is kept for them.
+    /// The reservation of the resource for the waiters.
     pub kept: Kept,
-    /// For how long the first has been called to take the resource, which it has not done yet; `None` if it is not called.
+    /// The time since the first waiter was called to take the resource, which it has not done yet;
+    /// `None` if it was not called.
     pub called: Option<Duration>,
 }
 
-/// A process that waits in the queue for a resource. It is known by its ticket.
+/// A process that waits in the queue for a resource, identified by its ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
-    /// Beside whom it wants the resource; `None` if this version does not know its kind of ticket. Of how many permits it
-    /// wants one, a ticket does not tell: that is 0.
+    /// The mode that it requests; `None` if this version does not know the kind of ticket. For a
+    /// permit `of` is 0, because a ticket does not contain the number of permits.
     pub mode: Option<LockMode>,
-    /// The first 4 bytes of a SHA-1 of the ticket's name: equal on all nodes, and no help to whoever would like to take the
-    /// ticket away.
+    /// The first 4 bytes of a SHA-1 of the ticket's name: equal on all nodes, and of no use for
+    /// removing the ticket.
     pub fingerprint: u32,
-    /// The label of its lock; printable. `None` without one, or if no client can have such a label.
+    /// The label of its lock, printable. `None` without one, or if no client can have such a label.
     pub label: Option<String>,
-    /// Its place: whoever has a smaller one stands before it. As a rule when it began to wait, by its own clock, in µs since
-    /// 1970.
+    /// The position: a waiter with a smaller stamp is ahead. As a rule it is the time at which the
+    /// waiter began to wait, by its own clock, in µs since 1970.
     pub stamp: u64,
-    /// For how long it has waited: from its stamp to the node's clock.
+    /// The time for which it has waited: from its stamp to the node's clock.
     pub age: Duration,
-    /// For how long its ticket lives, unless it asks again. A process that lives asks every 2 s, and each ask gives its
-    /// ticket 6 s.
+    /// The time until its ticket expires, unless it asks again. A process that lives asks every 2
+    /// s, and each request renews its ticket for 6 s.
     pub remaining: Duration,
-    /// How long it may take to take its turn; then it is passed.
+    /// The time that it has to take its turn before it is passed over.
     pub grace: Duration,
 }
 
-/// Whether a resource is kept for those who wait in the queue for it.
+/// A reservation of a resource for the waiters in its queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kept {
-    /// It is not.
+    /// The resource is not reserved.
     #[default]
     Open,
-    /// It will be, as soon as whoever has it lets go or is over.
+    /// The resource will be reserved as soon as its holder releases it or expires.
     Marked,
-    /// It is, and nobody else can take it.
+    /// The resource is reserved: no other client can take it.
     Closed,
 }
 
 impl FairQueue {
-    /// These and maybe others, `count` in all.
+    /// Creates a queue with these waiters, of `count` in all.
     #[must_use]
     pub fn new(waiters: Vec<Waiter>, count: usize, kept: Kept, called: Option<Duration>) -> Self {
         Self { waiters, count, kept, called }
     }
 
-    /// What the script [`VIEW_QUEUE`](crate::proto::script::VIEW_QUEUE) tells. `None` if that is no queue of ours.
+    /// Reads the reply of the script [`VIEW_QUEUE`](crate::proto::script::VIEW_QUEUE). `None` if
+    /// that is not a queue.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(text).ok()?.lines();
         let mut words = lines.next()?.split(' ');
@@ -86,9 +86,9 @@ impl FairQueue {
 }
 
 impl Waiter {
-    /// A ticket's name, its stamp, and in ms its age and what is left to it.
+    /// Reads a ticket's name, its stamp, and in ms its age and its remaining time.
     fn read(line: &str) -> Option<Self> {
-        // A label may have spaces, what stands behind it has none.
+        // A label may contain spaces; the fields behind it do not.
         let mut words = line.rsplitn(4, ' ');
         let mut span = || words.next()?.parse().ok().map(Duration::from_millis);
         let (remaining, age) = (span()?, span()?);
@@ -97,7 +97,7 @@ impl Waiter {
         let (grace, label) = rest.split_once(':').unwrap_or((rest, ""));
         // A client with write access to the node can make tickets with any label.
         let is_shown = !label.is_empty() && is_label(label.as_bytes());
-        // Its name is the same on all nodes but for the node's number.
+        // The name is the same on all nodes except for the node's number.
         let fingerprint = fingerprint(&[&TicketName::of(name.as_bytes()).0]);
         let mode = match name.as_bytes().first()? {
             b'x' => Some(LockMode::Exclusive),
@@ -154,7 +154,8 @@ mod tests {
         assert!(!format!("{queue:?} {first}").contains("0123"));
     }
 
-    /// A client with write access to the node can make tickets with any label. A holder's is validated as well.
+    /// A client with write access to the node can make tickets with any label. A holder's label is
+    /// validated as well.
     #[test]
     fn a_label_that_no_client_can_have_is_not_shown() {
         let name = "0123456789abcdef".repeat(2);
