@@ -1,4 +1,7 @@
-//! From bytes to the requests that they answer.
+//! Matches received bytes with the requests that they answer.
+//!
+//! Invariant: replies are matched by order only. A reply without a request, or of a type that its
+//! request cannot have, closes the link.
 
 use super::Core;
 use crate::proto::answer::{Answer, Count, count};
@@ -11,18 +14,19 @@ use crate::proto::vote::{Cause, Vote};
 use crate::resp::{Token, Violation};
 
 impl Core {
-    /// The socket filled the first `bytes` of [`space`](Self::space). Read the clock after the read.
+    /// Takes the first `bytes` of [`space`](Self::space), which the socket has filled. Read the
+    /// clock after the read.
     pub fn received(&mut self, link: LinkId, bytes: usize, now: ClockReading) {
         let (now, id) = (self.clamp(now), link.node());
         if link.is_push() {
             return self.push_received(id, bytes, now);
         }
-        // Bytes of a connection that is given up answer nothing: its requests have been counted as
-        // unanswered.
+        // Bytes of a closed connection answer nothing: its requests were counted as unanswered.
         if self.node(id).link.is_closed() {
             return;
         }
-        // Out of the node, so that tokens can borrow it while the answers change everything else.
+        // Taken out of the node, so that tokens can borrow it while the answers change everything
+        // else.
         let node = self.node_mut(id);
         node.record_bytes(now.boot);
         let mut inbox = node.take_inbox();
@@ -30,7 +34,7 @@ impl Core {
         loop {
             match self.nodes[id.index()].decode(inbox.unread()) {
                 Ok(None) => break,
-                // One answer, one transition: what it decides is carried out before the next one is
+                // One answer, one transition: its decision is carried out before the next answer is
                 // read.
                 Ok(Some((token, len))) => {
                     if self.answered(id, token, now).is_err() {
@@ -49,7 +53,7 @@ impl Core {
         self.node_mut(id).give_back(inbox);
     }
 
-    /// Closes the link of a node whose bytes are no replies to what it was asked.
+    /// Closes the link of a node whose bytes are not replies to its requests.
     #[cold]
     fn reject_bytes(&mut self, id: NodeId, fault: Option<(&Violation, &[u8])>, now: ClockReading) {
         let (node, mut env) = self.node_in_env(id, now);
@@ -89,8 +93,9 @@ impl Core {
         self.run(now);
     }
 
-    /// An answer belongs to the oldest request that has none. One that comes unasked, or is of a
-    /// type that the request cannot have, means that order is lost: there is nothing to match by.
+    /// Matches an answer with the oldest unanswered request. An answer that comes unasked, or is of
+    /// a type that the request cannot have, means that the order is lost, and nothing else can
+    /// match replies.
     fn answered(
         &mut self,
         id: NodeId,
@@ -98,8 +103,8 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let node = &mut self.nodes[id.index()];
-        // RESP2 has no request ids, only order. A reply too many would be taken for the vote on the
-        // next ask.
+        // RESP2 has only the order, no request ids. A surplus reply would be taken for the vote on
+        // the next request.
         let Some(next) = node.pipeline.oldest() else { return Err(Mistyped) };
         let (is_handshake, checked) = match next.pending {
             Pending::Ask { claim, checked: true, .. } => (false, Some(claim)),
@@ -113,10 +118,10 @@ impl Core {
         }
         let Some(due) = node.pipeline.answered() else { return Err(Mistyped) };
         let answered = self.understood(id, &due, token, now);
-        // Effects apply to the node as it was when it answered: before the link is left below.
+        // Effects apply to the node as it was when it answered: before the link is closed below.
         self.run(now);
         if answered.is_err() {
-            // It is over with the link, like all that are behind it.
+            // This request fails with the link, like all requests behind it.
             self.node_mut(id).pipeline.unanswered(due);
             return answered;
         }
@@ -160,7 +165,8 @@ impl Core {
         }
     }
 
-    /// The answer is for no claim: for a view, an observer or a waiter, or about the restart guard.
+    /// Handles an answer that is not for a claim, but for a view, an observer or a waiter, or about
+    /// the restart guard.
     fn other_answered(
         &mut self,
         id: NodeId,
@@ -198,7 +204,7 @@ impl Core {
         }
     }
 
-    /// The restart guard's TTL says whether a vote counts.
+    /// Decides by the restart guard's TTL whether a vote counts.
     fn checked(
         &mut self,
         id: NodeId,
@@ -219,7 +225,7 @@ impl Core {
         {
             self.nodes.doubt_clock(id, &mut env!(self, now));
         }
-        // The key is there although the grant does not count, so it is undone.
+        // The key exists although the grant does not count, so it is undone.
         let counted = self.guarded_vote(id, vote, pttl, now);
         if vote == Vote::Grant && counted != Vote::Grant {
             self.undo_grants(id, [claim], now);
@@ -232,7 +238,8 @@ impl Core {
         Ok(())
     }
 
-    /// The node has said whether it was a replica meanwhile, which grants may have waited for.
+    /// Handles the answer to whether the node was a replica in the meantime, which grants may have
+    /// waited for.
     fn history_answered(
         &mut self,
         id: NodeId,
@@ -255,7 +262,8 @@ impl Core {
         Ok(())
     }
 
-    /// The answer to a move is a vote as any other, and may be that of a node that is healed.
+    /// Handles the answer to a move of a permit: a vote like any other, or that of a node that is
+    /// healed.
     fn moved(
         &mut self,
         id: NodeId,
@@ -270,7 +278,8 @@ impl Core {
         self.script_answered(id, unproven, due.since, now)
     }
 
-    /// A script was run for an ask that was sent at `since`. It has read the restart guard itself.
+    /// Handles the answer of a script to a request that was sent at `since`. The script has read
+    /// the restart guard itself.
     fn script_answered(
         &mut self,
         id: NodeId,
@@ -278,7 +287,7 @@ impl Core {
         since: Timestamp,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        // The command was sent again, or its claim is gone.
+        // The command was sent again, or its claim has ended.
         let Some(unproven) = unproven else { return Ok(()) };
         if !unproven.answer().is_grant() || !self.awaits_proof(id, unproven, since, now) {
             self.grant_proven(id, unproven, now);
@@ -286,7 +295,7 @@ impl Core {
         Ok(())
     }
 
-    /// What a script has answered stands, if the node votes.
+    /// Counts the answer of a script, if the node votes.
     fn grant_proven(&mut self, id: NodeId, unproven: Unproven, now: ClockReading) {
         let claim = unproven.claim();
         let vote = self.vote_in(unproven.answer(), id, claim, now);
@@ -312,19 +321,19 @@ impl Core {
         }
     }
 
-    /// The answer says on how many keys something was done.
+    /// Handles an answer that counts the keys on which something was done.
     fn counted(&mut self, id: NodeId, pending: Pending, answer: Count, now: ClockReading) {
         if answer == Count::NoScript {
             self.node_mut(id).forget_scripts();
         }
         match pending {
             Pending::Extend { claim, round, .. } => {
-                // That a key is gone is news whatever round it was asked in, and also where it may be another node's server that
-                // says so.
+                // A missing key counts in any round, and also if another node's server may have
+                // answered.
                 if answer == Count::Of(0) {
                     self.key_gone(id, claim, now);
                 }
-                // Those that were under way when the node was refused have failed already.
+                // Extensions that were in flight when the node was excluded have failed already.
                 if !self.node(id).link.is_leaving() {
                     self.transition(claim, now, |lock| lock.take_extension(id, round, answer));
                 }
@@ -347,10 +356,12 @@ impl Core {
         }
     }
 
-    /// Counts a vote, follows what that decides, and sees to the node that has cast it.
+    /// Counts a vote, follows its decision, and suspends the node's voting if the vote shows a
+    /// reason.
     fn take_vote(&mut self, id: NodeId, claim: ClaimId, vote: Vote, now: ClockReading) {
         self.common.metrics.of(id).voted(vote);
-        // A node that is being left is no voter, whatever it says.
+        // A node that is excluded for the rest of its connection does not vote, not even if it
+        // grants.
         if self.node(id).link.is_leaving() {
             return;
         }
@@ -361,7 +372,8 @@ impl Core {
             return;
         }
         self.run(now);
-        // Behind the grant that this denial may have decided, which heals all nodes that had denied before.
+        // After the grant that this denial may have decided, which heals all nodes that had denied
+        // before.
         if vote == Vote::Deny {
             self.transition(claim, now, |lock| lock.heal_late(id));
             self.run(now);
@@ -379,10 +391,11 @@ impl Core {
     }
 }
 
-/// Reads the answer to a server's own command that deletes the key if it is ours: whether it was deleted.
+/// Reads the answer to a server's own compare-and-delete command, which is whether it deleted the
+/// key.
 ///
-/// It is read before the claim is looked up, since an answer of another type ends the link whether the claim is still
-/// known or not.
+/// The answer is read before the claim is looked up, because one of another type closes the link
+/// even if the claim is no longer known.
 fn deletion(token: Token<'_>) -> Result<Result<bool, Cause>, Mistyped> {
     match token {
         Token::Int(deleted @ 0..=1) => Ok(Ok(deleted == 1)),
@@ -391,7 +404,7 @@ fn deletion(token: Token<'_>) -> Result<Result<bool, Cause>, Mistyped> {
     }
 }
 
-/// Passes on a number; an error tells nothing.
+/// Passes on a number. An error carries no information.
 fn number(token: Token<'_>, unproven: impl FnOnce(i64)) -> Result<(), Mistyped> {
     match token {
         Token::Int(number) => unproven(number),

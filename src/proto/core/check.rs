@@ -1,7 +1,6 @@
-//! What must hold of a core at every moment, as far as it can see that itself.
-//!
-//! Asserted in debug builds and in the simulator, which turns debug assertions on. Not here: what takes
-//! two clients or a node's memory to see; that is the simulator's.
+//! Assertions of what must hold for a core at any time, in debug builds and in the simulator, which
+//! turns debug assertions on. Rules that involve two clients or a node's memory are checked by the
+//! simulator.
 
 use super::{Core, LockAtWork};
 use crate::proto::core::claims::Claim;
@@ -12,7 +11,7 @@ use crate::proto::restart_guard::RestartGuard;
 use crate::proto::time::Timestamp;
 
 impl Core {
-    /// Asserts it of all nodes, locks and claims.
+    /// Asserts the invariants of all nodes, locks and claims.
     pub(super) fn check(&self) {
         if !cfg!(debug_assertions) {
             return;
@@ -70,7 +69,7 @@ impl Core {
             let user = claim.lock().and_then(|lock| self.locks.find(lock));
             assert!(user.is_none_or(|lock| lock.claim() == id), "a claim's lock uses this claim");
             claim.owed().iter().for_each(|node| owes[node.index()] += 1);
-            // What became due while a lock had the claim is due at once when it is over.
+            // What became due while a lock used the claim is due at once when the lock has ended.
             let due = claim.due().max(self.boot);
             assert!(claim.is_in_use() || self.claims.due_of(id) <= due, "what is due is armed");
         }
@@ -80,7 +79,7 @@ impl Core {
 }
 
 impl Lock {
-    /// When it is due, by what it waits for.
+    /// Returns when the lock is due, by its phase.
     fn due(&self, active: Option<&Active>, claim: Option<&Claim>) -> Timestamp {
         match (self.phase, active) {
             (Phase::Lost(_), _) => claim.map_or(Timestamp::NEVER, Claim::forget_at),
@@ -98,7 +97,7 @@ impl Lock {
 }
 
 impl LockAtWork<'_> {
-    /// Asserts what makes a grant one.
+    /// Asserts what holds for every grant.
     pub(super) fn check_grant(&self) {
         if !cfg!(debug_assertions) {
             return;

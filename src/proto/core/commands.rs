@@ -12,7 +12,7 @@ use crate::proto::time::{ClockReading, ttl_ms};
 use crate::proto::vote::Cause;
 
 impl Core {
-    /// Asks all nodes for a lock. The outcome is [`Granted`] or [`Refused`].
+    /// Requests a lock from all nodes. The outcome is [`Granted`] or [`Refused`].
     ///
     /// [`Granted`]: crate::proto::Event::Granted
     /// [`Refused`]: crate::proto::Event::Refused
@@ -26,6 +26,7 @@ impl Core {
         now: ClockReading,
     ) -> Result<LockId, RequestError> {
         request.check(&self.config)?;
+        // A claim outlives its lock while an undo is owed, so both are limited.
         if self.locks.len().max(self.claims.len()) >= MAX_LOCKS {
             return Err(RequestError::TooManyLocks);
         }
@@ -41,8 +42,8 @@ impl Core {
         Ok(id)
     }
 
-    /// Releases a lock like [`release`](Self::release), for a caller that may exit before the nodes answer: each node gets
-    /// one command that is enough.
+    /// Releases a lock like [`release`](Self::release), for a caller that may exit before the nodes
+    /// answer: each node gets one command that is sufficient by itself.
     pub fn release_and_leave(&mut self, id: LockId, now: ClockReading) {
         self.caller_leaves = true;
         self.release(id, now);
@@ -61,6 +62,7 @@ impl Core {
     /// [`Lost`]: crate::proto::Event::Lost
     pub fn release(&mut self, id: LockId, now: ClockReading) {
         let now = self.clamp(now);
+        // A lock whose validity has ended is reported as lost, not as released.
         self.lease_due(id, now);
         self.run(now);
         let mode_change = self.locks.mode_change(id);
@@ -71,7 +73,7 @@ impl Core {
             self.drop_companion(id, now);
             self.run(now);
         }
-        // Its end was reported already.
+        // The end of the lock was reported already.
         let Some(lock) = self.locks.find(id) else { return };
         let claim = lock.claim();
         match lock.phase {
@@ -80,6 +82,7 @@ impl Core {
             }
             Phase::Extending | Phase::Held => self.begin_release(id, now),
             Phase::Lost(_) => {
+                // Some nodes may still have the key of a lost lock.
                 self.locks.free(id);
                 self.abandon(claim, now);
                 self.run_scheduled();
@@ -89,7 +92,7 @@ impl Core {
         self.run(now);
     }
 
-    /// Lets go of every lock, and cancels every acquisition.
+    /// Releases every lock, and cancels every acquisition.
     pub fn release_all(&mut self, now: ClockReading) {
         for at in 0..self.locks.capacity() {
             if let Some(id) = self.locks.at(at) {
@@ -98,11 +101,11 @@ impl Core {
         }
     }
 
-    /// Asks all nodes to keep a held lock for `ttl` more. The outcome is [`Extended`],
+    /// Asks all nodes to keep a held lock for `ttl` from now. The outcome is [`Extended`],
     /// [`NotExtended`] or [`Lost`].
     ///
-    /// The validity afterwards is the larger of the old and the new one, as far as a quorum of nodes still
-    /// keeps the key for it: a node that says that its key is gone counts for nothing from then on.
+    /// The validity afterwards is the larger of the old and the new one, as far as a quorum of
+    /// nodes still keeps the key for it. A node that reports its key missing no longer counts.
     ///
     /// [`Extended`]: crate::proto::Event::Extended
     /// [`NotExtended`]: crate::proto::Event::NotExtended
@@ -110,8 +113,8 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// The lock is not held, an extension or a mode change is already in flight, or the TTL is out of range. The lock is
-    /// unchanged.
+    /// The lock is not held, an extension or a mode change is already in flight, the TTL is out of
+    /// range, or the lock would be held for longer than allowed. The lock is unchanged.
     pub fn extend(
         &mut self,
         id: LockId,
@@ -119,6 +122,7 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), RequestError> {
         let now = self.clamp(now);
+        // An extension never revives a lock: one whose validity has ended is lost first.
         self.lease_due(id, now);
         self.run(now);
         let lock = self.locks.find(id).ok_or(RequestError::NotHeld)?;
@@ -126,7 +130,7 @@ impl Core {
             _ if self.locks.is_extended_by_caller(id) => {
                 return Err(RequestError::ExtensionUnderWay);
             }
-            // It takes the place of an extension that came by itself.
+            // This extension replaces an automatic one.
             Phase::Extending | Phase::Held => {}
             _ => return Err(RequestError::NotHeld),
         }
@@ -148,10 +152,11 @@ impl Core {
         Ok(())
     }
 
-    /// Tries once to upgrade a shared lock. Its shared claim is kept either way. The outcome is [`Upgraded`] or [`NotUpgraded`], or [`Lost`] of the lock itself.
+    /// Tries once to upgrade a shared lock. Its shared claim is kept either way. The outcome is
+    /// [`Upgraded`] or [`NotUpgraded`], or [`Lost`] of the lock itself.
     ///
-    /// An upgraded lock is exclusive. Its validity counts from the first byte of this ask, and it gets a new fencing
-    /// token. An extension extends both claims; a release releases both.
+    /// An upgraded lock is exclusive. Its validity counts from the first byte of this request, and
+    /// it gets a new fencing token. An extension extends both claims; a release releases both.
     ///
     /// [`Upgraded`]: crate::proto::Event::Upgraded
     /// [`NotUpgraded`]: crate::proto::Event::NotUpgraded
@@ -159,8 +164,8 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// The lock is not held or not shared, or has been held for too long; an extension or a change of its mode is under
-    /// way; or there are too many locks.
+    /// The lock is not held or not shared, or has been held for too long; an extension or a mode
+    /// change is in flight; or there are too many locks.
     pub fn try_upgrade(&mut self, id: LockId, now: ClockReading) -> Result<(), RequestError> {
         let now = self.clamp(now);
         let begun = self.begin_upgrade(id, now);
@@ -168,9 +173,9 @@ impl Core {
         begun
     }
 
-    /// Downgrades an exclusive lock to a shared one. The holder counts as a reader at once, whatever the nodes reply, and
-    /// keeps its validity and its fencing token. All nodes are asked to let other readers in. The outcome is
-    /// [`Downgraded`] or [`DowngradeDelayed`].
+    /// Downgrades an exclusive lock to a shared one. The holder counts as a reader at once, no
+    /// matter what the nodes reply, and keeps its validity and its fencing token. All nodes are
+    /// asked to admit other readers. The outcome is [`Downgraded`] or [`DowngradeDelayed`].
     ///
     /// [`Downgraded`]: crate::proto::Event::Downgraded
     /// [`DowngradeDelayed`]: crate::proto::Event::DowngradeDelayed
@@ -183,7 +188,8 @@ impl Core {
         let checked = self.check_downgrade(id, now);
         self.run(now);
         checked?;
-        // The new claim lasts as long as this one, which the one of before may not.
+        // The new claim lasts as long as this one; the claim that an upgraded lock has kept may
+        // not.
         self.drop_companion(id, now);
         self.run(now);
         let begun = self.begin_downgrade(id, now);
@@ -191,8 +197,8 @@ impl Core {
         begun
     }
 
-    /// Detaches a held lock: this core sends nothing about it any more, and the record can be attached elsewhere. Returns
-    /// `None` if the lock is not held.
+    /// Detaches a held lock: this core sends nothing more about it, and the record can be attached
+    /// elsewhere. Returns `None` if the lock is not held.
     ///
     /// There is no event. A node that has not answered yet does not count for the record and may miss an extension, so
     /// wait while the lock [awaits answers](Self::awaits_answers) if you can.
@@ -220,12 +226,13 @@ impl Core {
         Some(detached)
     }
 
-    /// Attaches a lock that was detached, by this process or another one on the same machine. It keeps
-    /// its lease and is released like any other. Attach a record only once: two cores that attach it are two holders of
-    /// one lock.
+    /// Attaches a lock that was detached by this process or another one on the same machine. It
+    /// keeps its lease and is released like any other. Attach a record only once: two cores that
+    /// attach it are two holders of one lock.
     ///
     /// If its lease has expired, or dates from an earlier boot of the machine, the lock is lost:
-    /// [`Lost`](crate::proto::Event::Lost) follows, and releasing it undoes what is left of it.
+    /// [`Lost`](crate::proto::Event::Lost) follows, and releasing the lock undoes what is left of
+    /// it.
     ///
     /// # Errors
     ///
@@ -241,8 +248,8 @@ impl Core {
         attached
     }
 
-    /// Observes who leads by the lock on `resource`. [`Observed`] says when that is known, and from then on each
-    /// time that it changes, until [`unobserve`](Self::unobserve). Nothing is written to any node.
+    /// Observes the leader by the lock on `resource`. [`Observed`] reports when it is known, and
+    /// then each change until [`unobserve`](Self::unobserve). Nothing is written to any node.
     ///
     /// The result is a hint, see [the manual](crate::manual::leader).
     ///
@@ -263,8 +270,8 @@ impl Core {
         Ok(id)
     }
 
-    /// Opens the push links of all nodes that vote, as if a lock waited, to see whether they send notifications: the
-    /// outcome is in [`push_state`](Self::push_state).
+    /// Opens the push links of all nodes that vote, as if a lock waited, to find out whether they
+    /// send notifications. The outcome is in [`push_state`](Self::push_state).
     pub fn try_push(&mut self, now: ClockReading) {
         let now = self.clamp(now);
         for node in self.config.node_ids() {
@@ -275,7 +282,7 @@ impl Core {
         }
     }
 
-    /// More about why this node failed with `cause`, in words that are safe to show.
+    /// Returns details of why this node failed with `cause`, in words that are safe to show.
     #[must_use]
     pub fn detail(&self, node: NodeId, cause: Cause) -> Option<String> {
         let (node, settings) = (self.node(node), &self.config.settings);

@@ -1,8 +1,8 @@
 //! Decisions and effects: what follows from a transition elsewhere in the core.
 //!
-//! A transition returns its decision about its own lock, and its caller follows it at once. An effect concerns another
-//! object. Effects are queued, and `routes` applies them in order as soon as the transition has ended, so that no subject
-//! has to call the one that called it.
+//! Invariant: no subject calls its caller. A transition returns its decision about its own lock,
+//! which its caller follows at once. An effect concerns another object: it is queued, and `routes`
+//! applies it as soon as the transition has ended.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub(super) enum Effect {
     /// A decision about a lock that could not be returned.
     Decided(LockId, Decision),
     OfLock(LockId, LockEffect),
-    /// At one node.
+    /// An effect on a claim at one node.
     OfClaim(NodeId, ClaimId, ClaimEffect),
     OfNode(NodeId, NodeEffect),
     WakeObserver(ObserverId),
@@ -63,18 +63,21 @@ pub(super) enum Effect {
 /// An effect on a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockEffect {
-    /// Let the next in its queues ask: they may share the resource with this lock, which is granted.
+    /// Let the next waiters in its queues ask: they may share the resource with this lock, which is
+    /// granted.
     AdmitNext,
-    /// Channels of its library are not subscribed to at this node any more.
+    /// End the subscriptions to channels of its library at this node.
     ChannelLostAt(NodeId),
     CompanionExpired,
     CompanionGranted,
-    /// The lock is shared from now on. The flag: its caller waits for an extension that this one covers.
+    /// The lock is shared from now on. The flag is set if its caller waits for an extension that
+    /// this one covers.
     Downgraded(bool),
     Extended,
     /// Count this vote of a node in the present extension.
     ExtensionVote(NodeId, Vote),
-    /// This node has reported a change of a key that it waits for, or can report no longer.
+    /// Wake the lock: this node has reported a change of a key that it waits for, or no longer
+    /// reports changes.
     WakeBy(NodeId),
     /// Leave the queues after a loss.
     LeaveQueues,
@@ -88,15 +91,15 @@ pub(super) enum LockEffect {
 /// An effect on a claim at one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimEffect {
-    /// Undo an ask in flight to a node that does not vote any more.
+    /// Undo a request in flight to a node that no longer votes.
     Disown,
     /// Fail its extension of this round.
     FailExtension(u32, Cause),
-    /// Fail the ask that waits for the node's link.
+    /// Fail the request that waits for the node's link.
     FailQueuedAsk,
     /// The connection will not confirm the undo.
     UndoLost(Cause),
-    /// The ask will not be answered, or its answer does not count.
+    /// Fail the vote: the request will not be answered, or its answer does not count.
     VoteFailed,
     /// The write-back of this round will not be confirmed.
     WriteBackLost(u32, Cause),
@@ -109,16 +112,16 @@ pub(super) enum NodeEffect {
     Admitted,
     /// Write its restart guard, with this quarantine.
     Enrol(Duration),
-    /// Fail the asks and extensions that wait for its link.
+    /// Fail the requests and extensions that wait for its link.
     FailQueued,
-    /// Fail the asks that wait for its link.
+    /// Fail the requests that wait for its link.
     FailQueuedAsks,
     FailQueuedViews,
     /// Continue after an exclusion.
     FollowUp(FollowUp),
-    /// Tell the observers that its data can be seen no longer.
+    /// Let the observers forget its data, which they can no longer read.
     ForgetObserved,
-    /// Close the link that is being left, if nothing is due on it.
+    /// Close a link that no longer votes, if nothing is due on it.
     LeaveIfIdle,
     /// The push link is lost, and may be opened again at this time.
     PushLost(Timestamp),
@@ -128,25 +131,27 @@ pub(super) enum NodeEffect {
     RefreshObservers,
     /// The node has reported a change of this resource.
     Notified(QueueKey),
-    /// The node reports changes no more.
+    /// The node no longer reports changes.
     ReportsLost,
     /// Send what needs no vote.
     ResumeNonVoter,
-    /// The node is refused as a voter until its next connection.
+    /// The node is excluded as a voter until its next connection.
     Retired(Cause),
     SendOwed,
     /// Settle the releases that wait only for this node.
     SettleReleases,
     /// The connection has ended, or is ended from our side.
     Sever(Cause),
-    /// The connection has ended, and what was in flight on it has failed. The number of ghosts that the node had before.
+    /// The connection has ended, and what was in flight on it has failed. The node had this number
+    /// of ghosts before.
     Severed(usize),
-    /// The connection has ended with this request in flight. The flag: no byte of it was sent.
+    /// The connection has ended with this request in flight. The flag is set if no byte of it was
+    /// sent.
     Unanswered(Pending, bool),
 }
 
-/// The queue of effects. Those of a transition come in their order, and before the effects queued earlier: the order of
-/// calls at the end of each transition, without their depth.
+/// The queue of effects. The effects of a transition are applied in their order, and before the
+/// effects queued earlier, as if the transition had called them at its end, but without recursion.
 #[derive(Debug)]
 pub(super) struct Effects {
     /// A stack: the next effect is the last one, except for those of the present transition.

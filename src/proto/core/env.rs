@@ -1,7 +1,7 @@
 //! The environment of a node's transition: configuration, time, random spans, and outputs.
 //!
-//! Invariant: it holds no collection, so that a transition of one node cannot reach another node, a lock or a claim. What
-//! has to follow there is the transition's return value, or an effect that it queues.
+//! Invariant: it holds no collection, so a transition of one node cannot reach another node, a lock
+//! or a claim. It returns what has to follow there, or queues an effect.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::proto::names::{LinkId, NodeId, NodeSet};
 use crate::proto::time::{ClockReading, Timestamp};
 
 impl<'a> Env<'a> {
-    /// The configuration.
+    /// Returns the configuration.
     pub(super) fn config(&self) -> &'a Config {
         self.config
     }
 
-    /// The settings of all nodes together.
+    /// Returns the settings of all nodes together.
     pub(super) fn settings(&self) -> &'a Settings {
         &self.config.settings
     }
 
-    /// The clock reading of this transition.
+    /// Returns the clock reading of this transition.
     pub(super) fn now(&self) -> ClockReading {
         self.now
     }
@@ -38,7 +38,7 @@ impl<'a> Env<'a> {
         self.changed.insert(node);
     }
 
-    /// The nodes that seem to hang.
+    /// Returns the nodes that seem to hang.
     #[inline]
     pub(super) fn suspected(&self) -> NodeSet {
         self.suspected
@@ -68,7 +68,7 @@ impl<'a> Env<'a> {
         self.ops.push_back(LinkOp::Open(link));
     }
 
-    /// Calls for a timeout at `at` at the latest.
+    /// Requests a timeout at `at` or earlier.
     pub(super) fn arm(&mut self, at: Timestamp) {
         self.next_timeout = at.min(self.next_timeout);
     }

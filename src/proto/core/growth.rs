@@ -1,8 +1,9 @@
-//! That work grows in proportion with what the limits allow, counted in steps: four times as many locks, waiters,
-//! nodes or resources may take four times as many steps, and a walk inside a walk takes sixteen times as many.
+//! Tests that work grows in proportion with what the limits allow, counted in steps: four times as
+//! many locks, waiters, nodes or resources may take four times as many steps, and a loop inside a
+//! loop takes sixteen times as many.
 //!
-//! Apart from `tests/core` because steps are counted in the crate's own tests only, whose core the test kit does not know,
-//! so that it is driven here. Not here: what has come of the work, but that it was done.
+//! These tests are not in `tests/core`, because steps are counted only in the crate's own tests,
+//! and the test kit has no access to the core of these.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +27,12 @@ struct World {
     peers: Vec<Peer>,
     now: ClockReading,
     granted: usize,
-    /// This node hears nothing and says nothing.
+    /// The node that neither reads nor replies.
     hangs: Option<NodeId>,
 }
 
 impl World {
-    /// All nodes are ready to vote.
+    /// Creates a world in which all nodes are ready to vote.
     fn new(nodes: usize) -> Self {
         let settings = Settings {
             nodes: vec![NodeSettings::default(); nodes],
@@ -61,7 +62,7 @@ impl World {
         world
     }
 
-    /// Opens links, writes what there is to say, and hears what the nodes answer.
+    /// Opens links, writes what is pending, and reads what the nodes answer.
     fn process(&mut self) {
         while let Some(op) = self.core.poll_link() {
             if let LinkOp::Open(link) = op {
@@ -94,7 +95,7 @@ impl World {
         }
     }
 
-    /// Takes a turn at each moment at which something is due.
+    /// Advances the time, with a turn at each moment at which something is due.
     fn advance(&mut self, span: Duration) {
         let end = self.now.boot + span;
         loop {
@@ -113,7 +114,7 @@ impl World {
         self.core.acquire(request, self.now).unwrap()
     }
 
-    /// So many locks on as many resources.
+    /// Acquires `count` locks on as many resources.
     fn hold(&mut self, count: usize) -> Vec<LockId> {
         let names: Vec<_> = (0..count).map(name).collect();
         let ids =
@@ -123,7 +124,7 @@ impl World {
         ids
     }
 
-    /// One that holds `job`, and so many that wait for it in the queue behind.
+    /// Returns a lock that holds `job`, and `count` locks that wait for it in the queue.
     fn waiters(&mut self, count: usize, wait: Wait) -> (LockId, Vec<LockId>) {
         let holder = self.request(&LockRequest::new(b"job").ttl(LONG).wait(Wait::Forever));
         self.process();
@@ -171,7 +172,7 @@ fn waiters_that_have_their_turn() {
         let (holder, waiting) = world.waiters(count, Wait::Forever);
         move || {
             for id in std::iter::once(holder).chain(waiting) {
-                // The turn may be left to others for a moment.
+                // The lock may leave its turn to other clients for a moment.
                 while world.core.state(id) != LockState::Held {
                     world.advance(ms(1));
                 }
@@ -211,7 +212,7 @@ fn locks_from_ask_to_release() {
     });
 }
 
-/// Each at a moment of its own, of which none has much to look at.
+/// Each lease ends at another moment, with little work at each.
 #[test]
 fn leases_that_end_one_after_the_other() {
     grows_in_proportion(1024, |count| {
@@ -240,7 +241,7 @@ fn locks_that_are_auto_extended() {
     });
 }
 
-/// Again and again, and has something to catch up on each time.
+/// It hangs again and again, and has something to catch up on each time.
 #[test]
 fn a_node_that_stumbles_beside_locks_that_are_held() {
     grows_in_proportion(256, |count| {
@@ -256,7 +257,7 @@ fn a_node_that_stumbles_beside_locks_that_are_held() {
                 world.advance(ms(5));
                 assert!(world.is_over(refused) && world.core.common.suspected.contains(NodeId(2)));
                 world.hangs = None;
-                // Its round trip stays as short as it was.
+                // The node's round trip stays as short as it was.
                 world.core.resume(world.now.boot);
                 world.process();
                 assert!(!world.core.common.suspected.contains(NodeId(2)));
@@ -265,7 +266,7 @@ fn a_node_that_stumbles_beside_locks_that_are_held() {
     });
 }
 
-/// Asks under way, up to a full pipeline, and locks that are held.
+/// Requests are in flight, up to a full pipeline, and locks are held.
 #[test]
 fn connections_that_are_lost_and_come_back() {
     grows_in_proportion(MAX_PIPELINE / 16, |count| {
@@ -312,7 +313,7 @@ fn locks_that_are_inspected_and_detached() {
     });
 }
 
-/// Releases all locks and goes on until nothing is owed.
+/// Releases all locks and goes on until no undo is owed.
 #[test]
 fn releases_that_are_confirmed_one_by_one() {
     grows_in_proportion(256, |count| {

@@ -1,35 +1,19 @@
-//! The state machine itself: what it holds, and what there is to know of it.
+//! The state machine: its collections and its public methods.
 //!
-//! Each subject is a folder with its data and its transitions. Its face is what is `pub(super)` in its `mod.rs`, and what
-//! its other files show to more than the folder; its fields are private:
+//! Invariant: a failure of one node is a vote with a cause, never an error of the caller: there is
+//! no `?` across nodes.
 //!
-//! - `acquiring`: from a request to a grant or a refusal;
-//! - `waiting`: the queue of one core, the pauses between two attempts, and what ends them;
-//! - `push`: push links, on which nodes send notifications of changes;
-//! - `holding`: extension, release, loss;
-//! - `permits`: from the slots that nodes give to one of a semaphore's permits;
-//! - `mode_change`: a reader that tries to become a writer, and a writer that becomes a reader;
-//! - `fencing`: from counters to a fencing token;
-//! - `records`: a lock leaves for another process, or comes from one;
-//! - `inspecting`: looking at a resource without taking part, and the operator who breaks a lock;
-//! - `observing`: who leads, and who hears of a change;
-//! - `links`: nodes and their connections, from the handshake to the loss, and which nodes seem to hang;
-//! - `restart_guard`: whether a node remembers every lock, and whether its clock was set forward.
+//! Each folder is a subject with its data and its transitions; `ARCHITECTURE.md` lists them. The
+//! interface of a subject is what its files show outside the folder; its fields are private. A file
+//! that defines types imports only files below it, and never this one. Transitions take a [`Core`],
+//! an `Env` or a `LockAtWork`, so their files import this one, and no file imports them: there is
+//! no cycle of imports.
 //!
-//! They share `locks` and `claims`, which keep what is known of each lock and of what nodes may hold for it, `send`,
-//! which sends one command to one node, and `env`, which a transition of one node uses. `check` asserts what must hold at every moment.
-//!
-//! A file that defines types imports only files below it, and never this one. Transitions take a [`Core`], an `Env` or a
-//! `LockAtWork`, so their files import this one, and no file imports them: there is no cycle of imports.
-//!
-//! Subjects call each other in one direction only. A transition returns its decision about its own lock, and queues effects
-//! on other locks, claims and nodes; `routes` follows the decisions and applies the effects. Input comes through `commands`,
-//! `answer` (replies of nodes) and `timeouts`.
-//!
-//! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
-//! `?` across nodes.
+//! Input comes through `commands`, `answer` and `timeouts`. Subjects call each other in one
+//! direction only: a transition returns its decision about its own lock and queues effects on other
+//! objects, and `routes` follows the decisions and applies the effects.
 
-/// The environment of a transition, borrowed from a core apart from its other parts.
+/// The environment of a transition, borrowed apart from the other parts of a core.
 macro_rules! env {
     ($core:expr, $now:expr) => {
         $crate::proto::core::Env { config: &$core.config, now: $now, common: &mut $core.common }
@@ -97,20 +81,20 @@ pub use self::push::PushState;
 pub use self::records::detached::{DetachedLock, DetachedLockError};
 pub use self::restart_guard::RestartGuardState;
 
-/// The most locks that one core can have under way, held or undone at once.
+/// The most locks that one core can have requested, held or not undone at once.
 pub const MAX_LOCKS: usize = 1 << 20;
 
-/// The most unanswered requests on one link before it takes no more asks and extensions. Undos and
-/// releases are never refused: their number is bounded by the locks that asked before.
+/// The most unanswered requests on one link before it takes no more lock requests and extensions.
+/// Undos and releases are never refused: their number is limited by the locks requested before.
 pub const MAX_PIPELINE: usize = 1 << 14;
 
 /// The lock protocol on all nodes. See the [module](super) for how to drive it.
 pub struct Core {
     config: Arc<Config>,
-    /// The latest boot time ever seen.
+    /// The latest boot time that was passed in.
     boot: Timestamp,
-    /// By how much the wall clock was ahead of it at the last timeout, less what was not worth a look at all
-    /// leases.
+    /// The lead of the wall clock over the boot clock when all leases were last checked for it, or
+    /// when it last shrank.
     wall_ahead: u64,
     nodes: Nodes,
     locks: Locks,
@@ -119,7 +103,8 @@ pub struct Core {
     holdings: Holdings,
     observers: Observers,
     queues: WaitQueues,
-    /// Nobody may be there to send the script when a server's own command has found nothing.
+    /// Set if the caller may not be there to send the script when a server's own command has found
+    /// nothing.
     caller_leaves: bool,
     common: Common,
 }
@@ -128,27 +113,28 @@ pub struct Core {
 struct Common {
     entropy: Entropy,
     metrics: Metrics,
-    /// Nodes whose state changed since it was last reported.
+    /// The nodes whose state has changed since it was last reported.
     changed: NodeSet,
-    /// Nodes that seem to hang.
+    /// The nodes that seem to hang.
     suspected: NodeSet,
-    /// What the present input has left to do.
+    /// The effects that the present input has not applied yet.
     effects: Effects,
     events: VecDeque<Event>,
     ops: VecDeque<LinkOp>,
-    /// The restart guards of a set that was new, or is to be changed, have been written.
+    /// Set once the restart guards of a set that was new, or is to be changed, have been written.
     has_set_up: bool,
-    /// Nothing is due before this. It may be too early, never too late.
+    /// The time before which nothing is due. It may be too early, never too late.
     next_timeout: Timestamp,
     /// The command that was sent last.
     encoded: EncodedCommand,
-    /// How long a round of asks takes, roughly.
+    /// The average time of a round of requests.
     round_trip: Duration,
-    /// By how many µs the clocks of a quorum were ahead of ours when it found our fencing token too far off.
+    /// The µs by which the clocks of a quorum were ahead of our clock when it last rejected a
+    /// proposed fencing token.
     ahead_us: i64,
-    /// When the next lock has to be extended by itself, at the earliest.
+    /// The earliest time at which an automatic extension is due.
     auto_extend_at: Timestamp,
-    /// This timeout extends locks.
+    /// Set while a timeout extends locks.
     is_auto_extending: bool,
 }
 
@@ -159,8 +145,8 @@ struct Env<'a> {
     common: &'a mut Common,
 }
 
-/// A lock at work, looked up once for a transition, with its claim and what else the transition uses. Each subject has the
-/// transitions of its part.
+/// A lock at work, looked up once for a transition, with its claim and whatever else the transition
+/// uses. Each subject has the transitions of its part.
 struct LockAtWork<'a> {
     id: LockId,
     lock: &'a mut Lock,
@@ -168,14 +154,14 @@ struct LockAtWork<'a> {
     claim: &'a mut Claim,
     nodes: &'a mut Nodes,
     env: Env<'a>,
-    /// When something is due for the lock.
+    /// The time at which something is due for the lock.
     due: Timestamp,
     /// The nodes that were sent a command.
     sent: NodeSet,
 }
 
 impl LockAtWork<'_> {
-    /// Something is due for the lock at `at`.
+    /// Requests a timeout of the lock at `at`.
     #[inline]
     fn arm(&mut self, at: Timestamp) {
         self.due = self.due.min(at);
@@ -183,11 +169,11 @@ impl LockAtWork<'_> {
 }
 
 impl Core {
-    /// A core that will open a link to every node at its first [`timeout`](Self::timeout), which is
-    /// due at once.
+    /// Creates a core that will open a link to every node at its first [`timeout`](Self::timeout),
+    /// which is due at once.
     ///
-    /// `entropy` fills a buffer with unpredictable bytes: tokens are made of them, and whoever can
-    /// guess a token can release the lock. It is called for about 1 KiB at a time.
+    /// `entropy` fills a buffer with unpredictable bytes, of which tokens are made: a client that
+    /// can guess a token can release the lock. It is called for about 1 KiB at a time.
     pub fn new(config: Arc<Config>, entropy: impl FnMut(&mut [u8]) + Send + 'static) -> Self {
         let nodes = Nodes::new(&config);
         let mut entropy = Entropy::new(entropy);
@@ -224,56 +210,57 @@ impl Core {
         }
     }
 
-    /// The configuration it was made with.
+    /// Returns the configuration that the core was made with.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What it has counted.
+    /// Returns the metrics that the core has counted.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.common.metrics
     }
 
-    /// Beside whom a lock is wanted or held; `None` if it was refused or released.
+    /// Returns the mode of a lock that is requested or held; `None` if it was refused or released.
     #[must_use]
     pub fn mode(&self, id: LockId) -> Option<LockMode> {
         self.locks.find(id).map(|lock| lock.mode())
     }
 
-    /// The resources of a lock, as long as it is known.
+    /// Returns the resources of a lock, as long as it has a claim.
     pub(crate) fn resources(&self, id: LockId) -> impl Iterator<Item = &[u8]> {
         let claim = self.locks.find(id).and_then(|lock| self.claims.find(lock.claim()));
         claim.into_iter().flat_map(|claim| claim.keys().iter())
     }
 
-    /// The lease of a lock that is held; `None` before, and after it was released or lost.
+    /// Returns the lease of a lock that is held; `None` before, and after it was released or lost.
     #[must_use]
     pub fn lease(&self, id: LockId) -> Option<&Lease> {
         let lock = self.locks.find(id)?;
         lock.phase.is_held().then_some(&lock.lease)
     }
 
-    /// The replicas of a node, as it told when its connection was opened, if it did.
+    /// Returns the replicas of a node, if it reported them when its connection was opened.
     #[must_use]
     pub fn replicas(&self, node: NodeId) -> Option<Replicas> {
         self.nodes[node.index()].server.replicas()
     }
 
-    /// Whether a node can vote now.
+    /// Returns whether a node can vote now, and why not.
     #[must_use]
     pub fn node_state(&self, node: NodeId) -> NodeState {
         self.node(node).state(self.common.suspected.contains(node))
     }
 
-    /// Why the last link to a node that is being connected to ended, if one did since it was ready.
+    /// Returns why the last link to a node that is being connected to ended, if one did since it
+    /// was ready.
     pub(crate) fn failed_before(&self, node: NodeId) -> Option<Cause> {
         let link = &self.nodes[node.index()].link;
         (!link.has_not_failed()).then(|| link.cause())
     }
 
-    /// Where a lock is in its life.
+    /// Returns the state of a lock.
     #[must_use]
     pub fn state(&self, id: LockId) -> LockState {
         match self.locks.find(id).map(|lock| lock.phase) {
@@ -289,24 +276,24 @@ impl Core {
         }
     }
 
-    /// The votes of a lock's present attempt, extension or release; none once it is not known.
+    /// Returns the votes of a lock's present attempt, extension or release; none once it has ended.
     #[must_use]
     pub fn votes(&self, id: LockId) -> Votes {
         match (self.locks.find(id), self.locks.active(id)) {
             (Some(_), Some(active)) => active.votes,
-            // An idle one.
+            // An idle lock.
             (Some(_), None) => self.ballot().granted(),
             (None, _) => self.ballot(),
         }
     }
 
-    /// The votes of the last attempt of a lock that waits, after which it went on; `None` before.
+    /// Returns the votes of the last failed attempt of a lock that waits; `None` before.
     #[must_use]
     pub fn decided_votes(&self, id: LockId) -> Option<Votes> {
         self.locks.active(id)?.attempt.decided()
     }
 
-    /// Whether a node that can be reached still owes the confirmation of a release or an undo.
+    /// Returns whether a node that can be reached still has to confirm a release or an undo.
     #[must_use]
     pub fn has_pending_releases(&self) -> bool {
         let is_reached = |node: &Node| node.link.takes_undos() || node.link.may_return();
@@ -319,7 +306,7 @@ impl Core {
         self.nodes.iter_mut().for_each(|node| node.open_if_down(&mut env!(self, now)));
     }
 
-    /// Opens a command link that is down ahead of its backoff: whoever has the sockets knows that it leads elsewhere now.
+    /// Opens a command link that is down, ahead of its backoff, because it leads elsewhere now.
     pub fn open_now(&mut self, link: LinkId, now: ClockReading) {
         let now = self.clamp(now);
         if !link.is_push() {
@@ -327,22 +314,23 @@ impl Core {
         }
     }
 
-    /// Keeps words about a cause that the driver knows more of. Characters that a terminal acts on are
-    /// escaped: the words may quote the system, a certificate or a sentinel.
+    /// Keeps the driver's words about a cause. Characters that a terminal acts on are escaped,
+    /// because the words may quote the system, a certificate or a sentinel.
     pub fn explain(&mut self, link: LinkId, cause: Cause, words: String) {
         if !link.is_push() {
             self.node_mut(link.node()).explain(cause, printable(&words));
         }
     }
 
-    /// Whether an answer is due on this link, so that a read may bring it although no readiness was reported.
+    /// Returns whether an answer is due on this link, so that a read may bring it although no
+    /// readiness was reported.
     #[must_use]
     #[inline]
     pub fn is_awaited(&self, link: LinkId) -> bool {
         !link.is_push() && self.node(link.node()).pipeline.oldest().is_some()
     }
 
-    /// The bytes that wait to be written to a link.
+    /// Returns the bytes that wait to be written to a link.
     #[must_use]
     #[inline]
     pub fn transmit(&self, link: LinkId) -> &[u8] {
@@ -350,26 +338,26 @@ impl Core {
         if link.is_push() { node.push.unsent() } else { node.pipeline.unsent() }
     }
 
-    /// The socket took the first `bytes` of [`transmit`](Self::transmit).
+    /// Removes the first `bytes` of [`transmit`](Self::transmit), which the socket took.
     #[inline]
     pub fn transmitted(&mut self, link: LinkId, bytes: usize) {
         let node = &mut self.nodes[link.node().index()];
         if link.is_push() { node.push.sent(bytes) } else { node.pipeline.sent(bytes) }
     }
 
-    /// Where the link's next bytes shall be read to: at least 8 KiB.
+    /// Returns the space for the next bytes of a link: at least 8 KiB.
     #[inline]
     pub fn space(&mut self, link: LinkId) -> &mut [u8] {
         let node = &mut self.nodes[link.node().index()];
         if link.is_push() { node.push.space() } else { node.space() }
     }
 
-    /// What to do about a link, in order.
+    /// Returns the next operation on a link, in order.
     pub fn poll_link(&mut self) -> Option<LinkOp> {
         self.common.ops.pop_front()
     }
 
-    /// The next outcome.
+    /// Returns the next outcome.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         while let Some(event) = self.common.events.pop_front() {
@@ -383,35 +371,35 @@ impl Core {
         Some(Event::Node(node, self.node_state(node)))
     }
 
-    /// The latest boot time that it was given. To know whether a timeout is due right after a read,
-    /// this saves a reading of the clock.
+    /// Returns the latest boot time that the core was given. It saves a reading of the clock to
+    /// find out whether a timeout is due right after a read.
     #[must_use]
     #[inline]
     pub fn latest(&self) -> Timestamp {
         self.boot
     }
 
-    /// When [`timeout`](Self::timeout) is due, on the boot clock. It can be earlier than anything
-    /// happens, and in the past if something is due.
+    /// Returns when [`timeout`](Self::timeout) is due, on the boot clock; `None` if it is not. It
+    /// can be earlier than anything happens, and in the past if something is due.
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         (self.common.next_timeout != Timestamp::NEVER).then_some(self.common.next_timeout)
     }
 
-    /// `boot` never steps back; `wall` is taken as it is.
+    /// Keeps `boot` from stepping back; `wall` is taken as it is.
     fn clamp(&mut self, now: ClockReading) -> ClockReading {
         self.boot = self.boot.max(now.boot);
         ClockReading { boot: self.boot, wall: now.wall }
     }
 
-    /// Something is due at `at`.
+    /// Requests a timeout at `at`.
     #[inline]
     fn arm(&mut self, at: Timestamp) {
         self.common.next_timeout = self.common.next_timeout.min(at);
     }
 
-    /// Something is due for this lock at `at`.
+    /// Requests a timeout of this lock at `at`.
     #[inline]
     fn arm_lock(&mut self, id: LockId, at: Timestamp) {
         self.locks.arm(id, at);
@@ -437,7 +425,7 @@ impl Core {
         &mut self.nodes[node.index()]
     }
 
-    /// Borrows one node and, apart from it, the environment of its transition.
+    /// Returns one node and the environment of its transition, borrowed apart from it.
     #[inline]
     fn node_in_env(&mut self, node: NodeId, now: ClockReading) -> (&mut Node, Env<'_>) {
         (&mut self.nodes[node.index()], env!(self, now))
@@ -445,7 +433,7 @@ impl Core {
 }
 
 impl fmt::Debug for Core {
-    /// Counts only: tokens and passwords are inside.
+    /// Shows counts only, because the core contains tokens and passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core")
             .field("nodes", &self.nodes.len())

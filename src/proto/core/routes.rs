@@ -1,7 +1,7 @@
-//! Routes: follows decisions and applies effects.
+//! Follows decisions and applies effects.
 //!
-//! Subjects call each other only downwards. What a transition has decided about its lock comes here as a return value,
-//! and what concerns other objects as a queued effect.
+//! Invariant: subjects call each other only downwards. The decision of a transition about its lock
+//! comes here as a return value, and what concerns other objects as a queued effect.
 
 use super::Core;
 use super::claims::undo::Settled;
@@ -14,7 +14,7 @@ use crate::proto::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
 use crate::proto::vote::{Cause, Vote};
 use crate::proto::{lock_mode::LockMode, mutants::mutant, time::ClockReading};
 
-/// Effects.
+/// The effects.
 impl Core {
     /// Follows a decision and applies all effects.
     #[inline(always)]
@@ -54,7 +54,7 @@ impl Core {
             Effect::OfLock(lock, effect) => self.apply_to_lock(lock, effect, now),
             Effect::OfClaim(node, claim, effect) => self.apply_to_claim(node, claim, effect, now),
             Effect::OfNode(node, effect) => self.apply_to_node(node, effect, now),
-            // Scheduled locks ask one after the other, which may have begun already.
+            // Scheduled locks ask one after the other; they may be doing so already.
             Effect::RunScheduled => {
                 if self.queues.begin_scheduled() {
                     self.common.effects.push(Effect::RunNextScheduled);
@@ -76,7 +76,7 @@ impl Core {
             LockEffect::WakeBy(node) => self.with_waiter(id, now, |it| it.wake_by(node)),
             LockEffect::CompanionGranted => return self.companion_granted(id, now),
             LockEffect::CompanionExpired => {
-                // The claim that an upgraded lock has kept is over. It does not need it.
+                // The claim kept by an upgraded lock has expired. The lock does not need it.
                 let holder = self.locks.mode_change(id).holder();
                 return holder.into_iter().for_each(|holder| self.drop_companion(holder, now));
             }
@@ -156,7 +156,7 @@ impl Core {
             }
             NodeEffect::FailQueuedAsks => self.fail_queued_asks(id),
             NodeEffect::LeaveIfIdle => nodes[id.index()].leave_if_idle(&mut env),
-            // It is opened again if a lock waits.
+            // The push link is opened again if a lock waits.
             NodeEffect::PushLost(retry_at) if watchers().next().is_some() => env.arm(retry_at),
             NodeEffect::PushLost(_) => {}
             NodeEffect::ReadKeys => env.effects.of_locks(watchers(), LockEffect::ReadKeyAt(id)),
@@ -179,7 +179,7 @@ impl Core {
     }
 }
 
-/// A lock's life.
+/// The life of a lock.
 impl Core {
     /// Passes a decision about a lock on to the subjects that carry it out.
     fn act_on(&mut self, id: LockId, decision: Decision, now: ClockReading) {
@@ -222,16 +222,15 @@ impl Core {
         }
     }
 
-    /// Lets a lock wait on after an attempt that these nodes have denied.
+    /// Lets a lock go on waiting after an attempt that these nodes have denied.
     fn attempt_over(&mut self, id: LockId, denied: NodeSet, now: ClockReading) {
         let Some(lock) = self.locks.find(id) else { return };
         let (claim, round) = (lock.claim(), lock.round());
         let tickets = self.with_waiter_and_claims(id, now, |it, claims| it.pause(claims));
         self.abandon_tickets(tickets, now);
-        // Before the next attempt asks: on each connection the undo of this one stands in front of
-        // it.
+        // Before the next attempt: on each connection the undo of this one goes first.
         self.abandon(claim, now);
-        // A verdict need not wait for all votes. A denial that comes later can still change the lead.
+        // A verdict need not wait for all votes. A later denial can still change the lead.
         if let Some(claim) = self.claims.find_mut(claim) {
             claim.report_late_to(id, round);
         }
@@ -268,8 +267,8 @@ impl Core {
         self.common.events.push_back(Event::Granted(id));
         self.holdings.granted(id, active.keys.iter().map(|key| self.queues.key(key)));
         if waited {
-            // The ticket leaves at once. As long as it stood first, the nodes would give no other
-            // waiter the turn after ours.
+            // The ticket leaves at once. As long as it is first, the nodes give no other waiter the
+            // turn after ours.
             self.give_up_place(id, now);
             self.with_waiter(id, now, |it| it.record_wait());
             self.unsubscribe(id, now);
@@ -291,7 +290,8 @@ impl Core {
         self.let_next_ask(id, now);
     }
 
-    /// Lets the next in the queues of a shared lock ask: it may share the resource.
+    /// Lets the next waiters in the queues of a shared lock ask, because they may share the
+    /// resource.
     fn let_next_ask(&mut self, id: LockId, now: ClockReading) {
         if self.locks.find(id).is_some_and(|lock| lock.mode() != LockMode::Exclusive) {
             self.with_waiter(id, now, |it| it.leave_queues());
@@ -353,9 +353,9 @@ impl Core {
     }
 }
 
-/// A node's life.
+/// The life of a node.
 impl Core {
-    /// The link's socket is connected.
+    /// Begins the handshake on a link whose socket is connected.
     pub fn connected(&mut self, link: LinkId, now: ClockReading) {
         let (now, id) = (self.clamp(now), link.node());
         if link.is_push() {
@@ -367,7 +367,7 @@ impl Core {
         }
     }
 
-    /// The link could not be opened, or its connection ended.
+    /// Ends a link that could not be opened, or whose connection has ended.
     pub fn disconnected(&mut self, link: LinkId, cause: Cause, now: ClockReading) {
         let now = self.clamp(now);
         match link.is_push() {
@@ -380,8 +380,7 @@ impl Core {
 
     /// Admits a node to the vote, and sends what has waited for it.
     fn node_votes(&mut self, id: NodeId, now: ClockReading) {
-        // Undos first: our next ask must not find the key of an attempt that we gave
-        // up.
+        // Undos first: our next request must not find the key of an attempt that we gave up.
         self.nodes[id.index()].mark_ready(&mut env!(self, now));
         self.send_owed(id, now);
         self.send_queued(id, now);
@@ -389,16 +388,16 @@ impl Core {
         self.nodes[id.index()].track(&mut env!(self, now));
     }
 
-    /// Sends what needs no vote.
+    /// Sends what needs no vote, and lets the observers read again.
     fn go_on_without_vote(&mut self, id: NodeId, now: ClockReading) {
         self.send_queued_extensions(id, now);
         self.views.send_queued(&mut self.nodes[id.index()], &mut env!(self, now));
         self.observers.refresh(id, &mut self.nodes, &mut env!(self, now));
     }
 
-    /// Finishes a lost connection, of a node that had `ghosts` ghosts before.
+    /// Completes the loss of a connection to a node that had `ghosts` ghosts before.
     fn node_severed(&mut self, id: NodeId, ghosts: usize, now: ClockReading) {
-        // Ghosts of several connections cannot be ended by killing one.
+        // The ghosts of several connections cannot be ended by killing one connection.
         if ghosts > 0 && self.claims.ghosts(id) > ghosts {
             self.node_mut(id).server.spread_ghosts();
         }
@@ -446,18 +445,20 @@ impl Core {
             Pending::Delete { claim, .. } | Pending::Undo { claim, .. } => {
                 self.common.effects.of_claim(node, claim, ClaimEffect::UndoLost(cause));
             }
-            // Its ask has run.
+            // The request itself has run.
             Pending::Check { claim, .. } => self.vote_failed(node, claim, now),
             Pending::WriteBack { claim, round, .. } => {
                 self.common.effects.of_claim(node, claim, ClaimEffect::WriteBackLost(round, cause));
             }
             Pending::Move { claim, .. } => {
-                // What the node has given before may be there, and what was asked for.
+                // The node may still have the slot that it gave before, and also the one that was
+                // requested.
                 let lost = self.claims.find_mut(claim).filter(|_| !untouched);
                 lost.into_iter().for_each(|claim| claim.connection_lost(node, false));
                 self.vote_failed(node, claim, now);
             }
-            // The others belong to the connection. Observers and waiters get the loss of the link.
+            // All other requests belong to the connection. Observers and waiters receive the loss
+            // of the link.
             Pending::View(view, _) => {
                 self.views.fail(view, node, cause, &self.nodes, &mut env!(self, now));
             }

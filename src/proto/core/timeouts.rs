@@ -41,8 +41,8 @@ impl Core {
         self.check();
     }
 
-    /// Returns whether locks may be due without a timer: when locks are extended together, or when the wall clock has
-    /// run ahead of the boot clock, which shortens every lease.
+    /// Returns whether locks may be due without a timer: when locks are extended together, or when
+    /// the wall clock has run ahead of the boot clock, which shortens every lease.
     fn must_see_all(&mut self, now: ClockReading) -> bool {
         let ahead = now.wall.0.wrapping_sub(now.boot.0);
         let grown = ahead.wrapping_sub(self.wall_ahead) as i64;
@@ -99,5 +99,5 @@ impl Core {
     }
 }
 
-/// The lead of the wall clock, in ns, that is noticed at once.
+/// The growth of the wall clock's lead, in ns, at which all leases are checked.
 const JUMP: i64 = 1_000_000;

@@ -1,4 +1,5 @@
-//! Transitions of a lock at work: the lock is looked up once, and what the transition has left to do follows.
+//! Transitions of a lock at work: each looks the lock up once, and is followed by its timers and by
+//! what it has sent.
 
 use super::claims::{Claim, Claims};
 use super::locks::{Active, Lock, Locks};
@@ -9,7 +10,7 @@ use crate::proto::time::{ClockReading, Timestamp};
 /// A lock at work and its claim, each with its id.
 type LockParts<'a> = (LockId, &'a mut Lock, &'a mut Active, ClaimId, &'a mut Claim);
 
-/// An id that leads to a lock at work: its own, or that of its claim.
+/// An id that leads to a lock at work: its own id, or that of its claim.
 pub(super) trait FindLock {
     fn find<'a>(self, locks: &'a mut Locks, claims: &'a mut Claims) -> Option<LockParts<'a>>;
 }
@@ -29,15 +30,16 @@ impl FindLock for ClaimId {
         let claim = claims.find_mut(self)?;
         let id = claim.lock()?;
         let (lock, active) = locks.at_work_mut(id)?;
-        // A vote counted for another claim than it answers would be one of another token.
+        // A vote counted for another claim than the one that it answers would be a vote for another
+        // token.
         debug_assert_eq!(lock.claim(), self, "a claim's lock uses this claim");
         Some((id, lock, active, self, claim))
     }
 }
 
 impl Core {
-    /// Applies a transition to a lock at work. Returns `None` if the lock is idle, has not asked yet, or has ended, and if the
-    /// claim is not one of a lock.
+    /// Applies a transition to a lock at work. Returns `None` if the lock is idle, has not asked
+    /// yet, or has ended, or if the claim does not belong to a lock.
     #[inline(always)]
     pub(super) fn transition<R>(
         &mut self,
