@@ -117,6 +117,7 @@
 //! [Redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
 #![deny(missing_docs, unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // Whoever uses us compiles on when something is added; what is complete by nature says so where it stands.
 #![deny(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 

@@ -522,6 +522,18 @@ impl ConfigBuilder {
 }
 
 impl ConfigBuilder {
+    /// Records a fault, which [`build`](Self::build) reports.
+    pub(super) fn report(&mut self, fault: ConfigFault) {
+        self.faults.push(fault);
+    }
+
+    /// Gives up a peer after at least twice `span`, for which an answer may be awaited.
+    pub(super) fn outlast(mut self, span: Duration) -> Self {
+        let dead = &mut self.settings.dead_peer_timeout;
+        *dead = span.saturating_mul(2).max(*dead);
+        self
+    }
+
     /// The password for all nodes whose address has none.
     fn log_in(&mut self) -> Result<(), ConfigFault> {
         let Some(password) = self.password.take() else {
@@ -612,6 +624,13 @@ messages! {
         Settings(error: SettingsError): "{error}",
         /// TLS cannot be spoken as it was chosen.
         Tls(error: TlsError) if feature = "tls": "{error}",
+        /// A variable of the environment cannot be used.
+        Variable {
+            /// Its name.
+            name: &'static str,
+            /// What is wrong with its value, which is not repeated.
+            problem: &'static str,
+        }: "{name}: {problem}",
     }
 }
 

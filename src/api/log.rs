@@ -19,6 +19,9 @@ use crate::proto::{Cause, LockId, LossCause, RefusalReason, Released, messages};
 ///
 /// No note has a token or a password in it, neither in a field nor in a text.
 ///
+/// With the feature `log`, a configuration without a `Log` passes its notes to the crate `log`, under
+/// the target `redbolt`: `env_logger`, `tracing-log` and the like receive them.
+///
 /// ```
 /// use std::sync::Arc;
 /// use redbolt::{Config, log::{Level, Log, Note}};
@@ -185,12 +188,79 @@ impl Note<'_> {
     }
 }
 
-/// The log that a configuration was given, if any.
-#[derive(Clone, Default)]
+/// The facade of the crate `log`. Every note has the target `redbolt`.
+#[cfg(any(test, feature = "log"))]
+struct Facade;
+
+#[cfg(any(test, feature = "log"))]
+impl Log for Facade {
+    fn note(&self, note: &Note<'_>) {
+        let level = match note.level() {
+            Level::Debug => ::log::Level::Debug,
+            Level::Info => ::log::Level::Info,
+            Level::Warning => ::log::Level::Warn,
+            Level::Error => ::log::Level::Error,
+        };
+        ::log::log!(target: "redbolt", level, "{note}");
+    }
+}
+
+/// The log of a configuration, if it has one.
+#[derive(Clone)]
 pub(super) struct Logger(pub(super) Option<Arc<dyn Log>>);
+
+impl Default for Logger {
+    fn default() -> Self {
+        #[cfg(feature = "log")]
+        return Self(Some(Arc::new(Facade)));
+        #[cfg(not(feature = "log"))]
+        Self(None)
+    }
+}
 
 impl fmt::Debug for Logger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Logger(..)" } else { "None" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::super::{Config, Driver};
+    use super::*;
+    use crate::proto::LockRequest;
+
+    struct Kept(Mutex<Vec<(::log::Level, String)>>);
+
+    impl ::log::Log for Kept {
+        fn enabled(&self, _: &::log::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &::log::Record<'_>) {
+            assert_eq!(record.target(), "redbolt");
+            self.0.lock().unwrap().push((record.level(), record.args().to_string()));
+        }
+
+        fn flush(&self) {}
+    }
+
+    static KEPT: Kept = Kept(Mutex::new(Vec::new()));
+
+    #[test]
+    fn the_facade_passes_a_note_on_with_its_level() {
+        ::log::set_logger(&KEPT).unwrap();
+        ::log::set_max_level(::log::LevelFilter::Trace);
+        let config = Config::builder().node("127.0.0.1:1").build().unwrap();
+        let mut driver = Driver::new(config).unwrap();
+        let (lock, name) = (driver.acquire(LockRequest::new("invoices")).unwrap(), "invoices");
+        Facade.note(&Note::Granted { lock, name });
+        Facade.note(&Note::Lost { lock, name, cause: LossCause::Expired });
+        let lost = format!("lock lost: invoices: {}", LossCause::Expired);
+        let kept = std::mem::take(&mut *KEPT.0.lock().unwrap());
+        let granted = "lock granted: invoices".to_owned();
+        assert_eq!(kept, [(::log::Level::Debug, granted), (::log::Level::Error, lost)]);
     }
 }

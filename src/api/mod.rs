@@ -10,6 +10,7 @@ mod config;
 mod detached;
 mod driver;
 mod engine;
+mod environment;
 mod error;
 mod guard;
 mod inspection;

@@ -173,7 +173,12 @@ impl Layer {
 }
 
 const LAYERS: [Layer; 4] = [
-    Layer { name: "api", below: &["net", "proto"], crates: &["getrandom", "mio"], decides: false },
+    Layer {
+        name: "api",
+        below: &["net", "proto"],
+        crates: &["getrandom", "log", "mio"],
+        decides: false,
+    },
     Layer {
         name: "net",
         below: &["proto", "resp"],
