@@ -1,21 +1,20 @@
-//! What a server's error means for a lock: every prefix that Redis 7 can answer with.
+//! The meaning of server errors for a lock: every error prefix of Redis 7.
 //!
-//! The prefix decides, not the words behind it, with two exceptions: errors that carry only the
-//! general prefix `ERR`, and errors that old servers and proxies wrap into another one when they
-//! were raised inside a script. Not here: what is done about it.
+//! The prefix alone decides, with two exceptions: errors with only the general prefix `ERR`, and
+//! errors from inside a script, which old servers and proxies wrap into another error.
 
 use super::vote::Cause;
 
-/// An error reply, understood.
+/// A classified error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerError {
     Cause(Cause),
-    /// `NOSCRIPT`: mended within the attempt by sending the script's text.
+    /// `NOSCRIPT`, which the same attempt fixes by sending the script's text.
     NoScript,
 }
 
 impl ServerError {
-    /// Why the node does not do it; for commands that are no scripts, or are sent with their text.
+    /// Returns the cause, for commands that are not scripts or that are sent with their text.
     pub(super) fn cause(self) -> Cause {
         match self {
             Self::Cause(cause) => cause,
@@ -24,13 +23,14 @@ impl ServerError {
     }
 }
 
-/// Reads an error's text, without its leading `-`.
+/// Classifies the text of an error, without its leading `-`.
 pub(super) fn classify(text: &[u8]) -> ServerError {
     known(text).or_else(|| wrapped(text)).unwrap_or(ServerError::Cause(Cause::ServerError))
 }
 
 fn known(text: &[u8]) -> Option<ServerError> {
     let code = text.split(|&b| b == b' ').next().unwrap_or(text);
+    // Redis documents the prefixes but changes the texts from version to version.
     let cause = match code {
         b"ASK" | b"CROSSSLOT" | b"MOVED" => Cause::ClusterMode,
         b"BUSY" => Cause::Busy,
@@ -54,7 +54,7 @@ fn known(text: &[u8]) -> Option<ServerError> {
     Some(ServerError::Cause(cause))
 }
 
-/// Errors under the general prefix, by how their text begins.
+/// Classifies an error with the prefix `ERR` by the beginning of its text.
 fn general(text: &[u8]) -> Option<ServerError> {
     let text = text.trim_ascii_start();
     let cause = [
@@ -65,7 +65,7 @@ fn general(text: &[u8]) -> Option<ServerError> {
         (b"Client sent AUTH, but no password is set", Cause::NoPasswordSet),
         (b"DB index is out of range", Cause::NoSuchDatabase),
         (b"SELECT is not allowed in cluster mode", Cause::ClusterMode),
-        // Of a command inside a script, in the words of 5.0 to 6.2, of 7.0, and since 7.2.
+        // Errors of a command inside a script: Redis 5.0 to 6.2, 7.0, and 7.2 or later.
         (b"Unknown Redis command called from", Cause::UnknownCommand),
         (b"The user executing the script can't", Cause::NoPermission),
         (b"ACL failure in script", Cause::NoPermission),
@@ -75,21 +75,23 @@ fn general(text: &[u8]) -> Option<ServerError> {
     Some(ServerError::Cause(cause))
 }
 
-/// Before 7.0 an error raised inside a script arrives as `ERR Error running script (call to f_…):
-/// @user_script:1: -READONLY …`, and one that was caught there without what stands before the place; proxies add wrappers of
-/// their own kind.
+/// Classifies an error that was raised inside a script. Before Redis 7.0 it arrives as `ERR Error
+/// running script (call to f_…): @user_script:1: -READONLY …`, or without the words before
+/// `@user_script` if the script caught it. Proxies add other wrappers.
 fn wrapped(text: &[u8]) -> Option<ServerError> {
     let is_raised = text.starts_with(b"ERR ") && memchr::memmem::find(text, b"script").is_some();
     if !is_raised && !text.starts_with(b"@user_script") {
         return None;
     }
     let prefixed = || memchr::memchr_iter(b'-', text).find_map(|at| known(&text[at + 1..]));
-    // One without a prefix stands behind the place in the script: `@user_script: 1: Unknown Redis command …`.
+    // An error without a prefix follows the position in the script:
+    // `@user_script: 1: Unknown Redis command …`.
     let bare = || memchr::memmem::find_iter(text, b": ").find_map(|at| general(&text[at + 2..]));
     prefixed().or_else(bare)
 }
 
-/// An error's text without what we sent: servers repeat the arguments of a command that they do not know.
+/// Removes the arguments that a server repeats in the error about an unknown command: they may be
+/// secret.
 pub(crate) fn without_arguments(text: &[u8]) -> &[u8] {
     let quoted = memchr::memmem::find(text, b", with args beginning with");
     &text[..quoted.unwrap_or(text.len())]
@@ -106,7 +108,7 @@ mod tests {
         }
     }
 
-    /// The texts are those of redis 7.0.15 (`server.c`, `script.c`, `networking.c`, `acl.c`).
+    /// The texts are those of Redis 7.0.15 (`server.c`, `script.c`, `networking.c`, `acl.c`).
     #[test]
     fn every_error_of_the_table() {
         let table = [

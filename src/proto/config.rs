@@ -1,7 +1,7 @@
-//! The configuration of the core: parsed once, never validated later.
+//! The configuration of the core.
 //!
-//! [`Settings`] is what a caller may say, [`Config`] what has been found possible. Not here:
-//! addresses. The core knows nodes by their place in the list.
+//! [`Settings`] are the caller's, and [`Config`] is their validated form. Invariant: a [`Config`]
+//! is valid, so nothing is validated later. The core knows nodes by their index, not by address.
 
 use std::error::Error;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::profile::Profile;
 use super::restart_guard::{RestartGuard, RestartTrust, Setup};
 use crate::resp::{BufMut, command, messages};
 
-/// All that can be chosen, with its defaults.
+/// All settings, with their defaults.
 ///
 /// ```
 /// use redbolt::proto::{NodeSettings, Settings};
@@ -28,85 +28,91 @@ use crate::resp::{BufMut, command, messages};
 pub struct Settings {
     /// The nodes, 1 to 32.
     pub nodes: Vec<NodeSettings>,
-    /// How many grants make a lock: more than half of the nodes. `None`: N/2 + 1.
+    /// The number of grants that make a lock: more than half of the nodes. `None` is N/2 + 1.
     pub quorum: Option<usize>,
-    /// The longest TTL that is accepted, at most one day. All clients of the same nodes have to agree
-    /// about it: the restart guard sees to that. Also how long a node that may have forgotten locks is
-    /// quarantined. Default 30 s.
+    /// The longest TTL that is accepted, 1 ms to one day. All clients of the same nodes must have
+    /// the same value, which the restart guard enforces. A node that may have lost locks is
+    /// quarantined for this time. Default 30 s.
     pub max_ttl: Duration,
-    /// How long one lock may be held by extending it. `None`: without end, which the [Redlock
-    /// page](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/) warns of,
-    /// since a stuck holder then blocks everybody. Default 24 h.
+    /// How long a lock may be held by extending it. `None` is without limit: a stuck holder then
+    /// blocks all other clients, which the [Redlock
+    /// page](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/) warns of.
+    /// Default 24 h.
     pub max_hold: Option<Duration>,
-    /// The share of a TTL that is not trusted to clocks, in parts per million, below 500 000.
-    /// Default 10 000 (1 %); a clock that is being slewed can be off by more.
+    /// The part of a TTL that is subtracted for clock drift, in parts per million, below 500,000.
+    /// Default 10,000 (1 %). A clock that is being slewed can be off by more.
     pub drift_ppm: u32,
-    /// How long a node may take to answer before it counts as no voter. Its connection stays open
-    /// and its late answer is understood. It can be far longer than the way to any node, for it is waited
-    /// out only where too few of the others vote: no verdict waits for a minority that is slow or hangs.
-    /// An extension waits for a sixth of its TTL at the most, unless a quorum of the nodes is too far away for
-    /// that. Default 1 s.
+    /// How long a node may take to answer before it counts as failed. Its connection stays open,
+    /// and a late answer is still processed. The timeout can be far longer than the round trip to
+    /// any node, because it is waited out only if too few other nodes vote: no verdict waits for a
+    /// minority that is slow or hangs. An extension waits for at most a sixth of its TTL, unless a
+    /// quorum of the nodes is too far away for that. 1 ms to one day, default 1 s.
     pub response_timeout: Duration,
-    /// How long opening a connection and its handshake may take. Default 5 s.
+    /// How long opening a connection, with its handshake, may take. 1 ms to one day, default 5 s.
     pub connect_timeout: Duration,
-    /// Silence after which a connection with answers due is given up. It should be longer than the other
-    /// two, or a node that is slow is given up instead of waited for. Default 10 s.
+    /// How long a server may be silent while answers are due before its connection is closed. It
+    /// should be longer than the other two timeouts, because otherwise a slow node loses its
+    /// connection. 1 ms to one day, default 10 s.
     pub dead_peer_timeout: Duration,
-    /// The pauses between attempts of a waiting acquisition grow from the first to the second.
-    /// Default 5 ms to 200 ms.
+    /// The shortest and the longest pause between the attempts of a waiting acquisition. Pauses
+    /// grow from one to the other. Default 5 ms to 200 ms.
     pub retry_backoff: (Duration, Duration),
-    /// The pauses between connection attempts grow from the first to the second. A request that has
-    /// a use for the link may open it earlier, first after 25 ms and at most every 200 ms later.
-    /// Default 20 ms to 1 s.
+    /// The shortest and the longest pause between attempts to connect. Pauses grow from one to the
+    /// other. A request that could use the link may open it earlier: first after 25 ms, then at
+    /// most every 200 ms. Default 20 ms to 1 s.
     pub reconnect_backoff: (Duration, Duration),
-    /// Appended to each token after a colon, up to 128 printable bytes, so that an operator sees
-    /// who holds a lock. Default empty.
+    /// The label that is appended to each token after a colon, so that an operator sees the holder
+    /// of a lock. Up to 128 bytes of printable ASCII. Default empty.
     pub label: Vec<u8>,
-    /// The name of the connections in `CLIENT LIST`, printable and without spaces. Default
-    /// `redbolt`.
+    /// The name of the connections in `CLIENT LIST`: up to 128 bytes of printable ASCII without
+    /// spaces. Default `redbolt`.
     pub client_name: Vec<u8>,
-    /// Whether a node whose `maxmemory` is set with an evicting policy may vote. It can drop a lock
-    /// that is held. Default no.
+    /// Whether a node may vote if its `maxmemory` is set with an evicting policy. Such a node can
+    /// evict a lock that is held. Default off.
     pub accept_evicting: bool,
-    /// Whether a node has to prove that it remembers every lock before it votes. Default on.
+    /// Whether a node must prove that it has not lost locks before it votes. Default on.
     pub restart_guard: RestartGuard,
-    /// The key of the restart guard on each node, the same for all clients. Default `redbolt:guard`.
+    /// The key of the restart guard on each node, 1 to 256 bytes, the same for all clients. Default
+    /// `redbolt:guard`.
     pub restart_guard_key: Vec<u8>,
-    /// What happens to a node that has no restart guard for us. Default: it is enrolled, and quarantined.
+    /// How to treat a node without a restart guard of this configuration. Default: enrol and
+    /// quarantine it.
     pub setup: Setup,
-    /// How long a fencing counter lives after the last grant, one day to one year. Default 7 days.
+    /// How long a fencing counter is kept after the last grant, 1 to 365 days. Default 7 days.
     pub fencing_counter_ttl: Duration,
-    /// How those who wait for one resource get it one after the other. Default: they wait in the queue.
+    /// How clients that wait for one resource take turns. Default: in the queue on the nodes.
     pub wake: WakeStrategy,
-    /// The formats of other libraries that inspections and forced unlocks know, the likeliest first. Names of keys that they
-    /// keep with their locks are refused. Default none.
+    /// The formats of other libraries that inspections and force-unlocks recognise, the most likely
+    /// first. A resource with the name of a key that they keep with their locks is rejected.
+    /// Default none.
     pub formats: Vec<Profile>,
 }
 
-/// How those who wait for one resource get it one after the other.
+/// How clients that wait for one resource take turns.
 ///
-/// A node tells of changes by invalidation messages over a second connection, which is opened when somebody waits. A message
-/// is only a hint: the remaining TTL of the keys in the way decides when a pause ends at the latest.
-/// [The manual](crate::manual::waiting#waiting-in-the-queue) compares them.
+/// A node reports changes by invalidation messages over a second connection, which is opened when a
+/// lock waits. A message is only a hint: without one, a pause ends when the keys in the way
+/// expire. [The manual](crate::manual::waiting#waiting-in-the-queue) compares the strategies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WakeStrategy {
-    /// They wait in the queue on the nodes, in one order on a quorum of them, and a change wakes who is next. Whoever
-    /// began to wait behind another one's place does not get the lock before it. Locks on several resources, locks of
-    /// another library's [profile](super::Profile), and all locks where a node's ACL forbids the queue wait as with
-    /// [`Lead`](Self::Lead).
+    /// Waiters form a queue on the nodes, in the same order on a quorum, and a change wakes the
+    /// first of them. Once a quorum has recorded a waiter, no later waiter overtakes it. Locks on
+    /// several resources, locks of another library's [profile](super::Profile), and all locks if a
+    /// node's ACL forbids the queue wait as with [`Lead`](Self::Lead).
     #[default]
     Queue,
-    /// Each asks the node that reported a change, and the others when that one has granted: of many waiters one gets
-    /// through to them. All get it in turn, in no order. It costs the nodes less where two take turns, and a round trip more.
+    /// Each waiter asks the node that reported a change, and the others once that node has granted,
+    /// so that one of many waiters reaches them. Waiters get the lock in no fixed order. If two
+    /// clients take turns it costs the nodes less than the queue, and a round trip more.
     Lead,
-    /// No node reports changes, and no second connection is opened: pauses alone. One process can be left out for many
-    /// seconds.
+    /// No node reports changes, and no second connection is opened. Waiters only pause between
+    /// attempts, and one process can be left without the lock for many seconds.
     Timer,
 }
 
 impl Settings {
-    /// The defaults for these nodes.
+    /// Returns the defaults for these nodes.
     #[must_use]
     pub fn new(nodes: Vec<NodeSettings>) -> Self {
         Self { nodes, ..Self::default() }
@@ -139,7 +145,7 @@ impl Default for Settings {
     }
 }
 
-/// Lets fields be set one behind the other.
+/// Implements methods that set one field each and can be chained.
 macro_rules! setters {
     ($of:ident { $($field:ident: $type:ty,)* }) => {
         impl $of {$(
@@ -187,47 +193,48 @@ setters! {
     }
 }
 
-/// What is said to a node before anything else.
+/// The settings of one node's connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeSettings {
-    /// Sent with `AUTH`.
+    /// The credentials for `AUTH`.
     pub credentials: Option<Credentials>,
-    /// Sent with `SELECT` unless zero.
+    /// The database for `SELECT`, which is not sent for 0.
     pub database: u32,
-    /// How much of the node's restart guard is believed.
+    /// How far to trust the node's data after a restart.
     pub restart_trust: RestartTrust,
-    /// Whether sentinels say at which server it is, so that it may be another one at the next connection: to find a replica
-    /// there is no mistake of the configuration, which would end a wait, but a failover.
+    /// Whether sentinels determine the node's server, so that the next connection may lead to
+    /// another one. A replica then is the sign of a failover, and not a mistake in the
+    /// configuration, which would end a wait.
     pub has_sentinels: bool,
 }
 
 impl NodeSettings {
-    /// Whether a command sent before the handshake is confirmed could run as the wrong user or in
-    /// the wrong database.
+    /// Returns whether a command that is sent before the handshake is confirmed could run as the
+    /// wrong user or in the wrong database.
     pub(super) fn must_be_proven(&self) -> bool {
         self.credentials.is_some() || self.database != 0
     }
 }
 
-/// A password, or an ACL user with one.
+/// A password, optionally of an ACL user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Credentials {
     /// The ACL user; `None` is the default user.
     pub user: Option<Vec<u8>>,
-    /// Its password.
+    /// The password.
     pub password: Secret,
 }
 
 impl Credentials {
-    /// The password of this user; `None` is the default user.
+    /// Returns the credentials of a user; `None` is the default user.
     #[must_use]
     pub fn new(user: Option<Vec<u8>>, password: Secret) -> Self {
         Self { user, password }
     }
 
-    /// Writes the `AUTH` that they are for.
+    /// Writes the `AUTH` command.
     pub(crate) fn encode_auth(&self, out: &mut impl BufMut) {
         let auth = command(out, 2 + usize::from(self.user.is_some())).arg(b"AUTH");
         let auth = match &self.user {
@@ -238,18 +245,18 @@ impl Credentials {
     }
 }
 
-/// Bytes that no log, error or `Debug` may show.
+/// Bytes that appear in no log, error or `Debug` output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// Wraps the bytes.
+    /// Returns a secret of these bytes.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether the secret is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -262,6 +269,7 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Debug output ends up in logs.
         f.write_str("Secret(..)")
     }
 }
@@ -275,53 +283,54 @@ pub struct Config {
 }
 
 impl Config {
-    /// Checks the settings.
+    /// Validates the settings.
     ///
     /// # Errors
     ///
-    /// Names the first setting that is out of its range.
+    /// The first setting that is out of its range.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         if let Some(fault) = settings.faults().into_iter().next() {
             return Err(fault);
         }
         let nodes = settings.nodes.len();
         let drift = Drift { parts_per_million: settings.drift_ppm };
-        // At most MAX_NODES.
+        // It fits into a byte: a valid quorum is at most MAX_NODES.
         let quorum = settings.quorum.unwrap_or(nodes / 2 + 1) as u8;
         Ok(Self { settings, quorum, drift })
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.settings.nodes.len()
     }
 
-    /// How many grants make a lock.
+    /// Returns the number of grants that make a lock.
     #[must_use]
     pub fn quorum(&self) -> usize {
         self.quorum.into()
     }
 
-    /// What was asked for.
+    /// Returns the settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Gives other orders for nodes that have no restart guard for us.
+    /// Replaces the treatment of nodes without a restart guard of this configuration.
     pub(crate) fn set_setup(&mut self, setup: Setup) {
         self.settings.setup = setup;
     }
 
-    /// The restart guard's key; `None` where nodes are not guarded.
+    /// Returns the restart guard's key; `None` if the restart guard is off.
     pub(super) fn restart_guard_key(&self) -> Option<&[u8]> {
         (self.settings.restart_guard == RestartGuard::On)
             .then_some(&self.settings.restart_guard_key[..])
     }
 
-    /// Whether locks can be fenced with it.
+    /// Returns whether locks can have fencing tokens with this configuration.
     pub(super) fn can_fence(&self) -> bool {
+        // A node votes again only when the clocks have overtaken the counters that it lost.
         self.settings.restart_guard == RestartGuard::On
             && self.settings.max_ttl >= fence::MIN_MAX_TTL
     }
@@ -330,18 +339,19 @@ impl Config {
         &self.settings.nodes[node.index()]
     }
 
-    /// All nodes, in order.
+    /// Returns all nodes, in order.
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.settings.nodes.len() as u8).map(NodeId)
     }
 }
 
 impl Settings {
-    /// All that is out of its range.
+    /// Returns every setting that is out of its range.
     #[must_use]
     pub fn faults(&self) -> Vec<SettingsError> {
         let (nodes, key, ppm) = (self.nodes.len(), &self.restart_guard_key, self.drift_ppm);
         let quorum = self.quorum.unwrap_or(nodes / 2 + 1);
+        // Two quorums must have a node in common, or two clients could hold one lock.
         let has_quorum = nodes == 0 || (nodes / 2 + 1..=nodes).contains(&quorum);
         let is_name = is_label(&self.client_name) && !self.client_name.contains(&b' ');
         let (max, max_ttl) = (MAX_LABEL, self.max_ttl);
@@ -349,6 +359,7 @@ impl Settings {
         let (len, span) = (key.len(), self.fencing_counter_ttl);
         let has_key = (1..=MAX_RESTART_GUARD_KEY).contains(&len);
         let has_counter_ttl = (DAY..=365 * DAY).contains(&span);
+        // A maximum that drift uses up would reject every TTL.
         let is_longer = ppm >= 500_000 || max_ttl > lost;
         let texts = [
             (nodes > 0, SettingsError::NoNodes),
@@ -385,61 +396,61 @@ impl Settings {
     }
 }
 
-/// The most bytes in the name of the restart guard's key.
+/// The maximum length of the restart guard's key in bytes.
 const MAX_RESTART_GUARD_KEY: usize = 256;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// No lease, deadline or pause of a lock is meant to be longer.
+/// The maximum TTL, timeout and pause.
 const LONGEST_SPAN: Duration = DAY;
 
 messages! {
-    /// A setting out of its range.
+    /// A setting that is out of its range.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum SettingsError {
-        /// The life of a fencing counter is below a day or over a year.
+        /// The lifetime of fencing counters is below 1 day or above 365 days.
         FencingCounterTtl {
-            /// What was given.
+            /// The given lifetime.
             span: Duration,
         }: "a fencing counter's life of {span:?} is out of range (1 to 365 days)",
-        /// The drift rate is not below 50 %.
+        /// The drift rate is 500,000 parts per million (50 %) or more.
         Drift {
-            /// The rate that was given.
+            /// The given rate, in parts per million.
             ppm: u32,
         }: "a drift of {ppm} parts per million is not below 500000",
-        /// The name of the restart guard's key is empty, or has more than 256 bytes.
+        /// The name of the restart guard's key is empty or longer than 256 bytes.
         RestartGuardKey {
-            /// Its length.
+            /// The length of the name in bytes.
             len: usize,
         }: "the restart guard's key has {len} bytes: it must be 1 to {MAX_RESTART_GUARD_KEY}",
-        /// There is no node.
+        /// No node was given.
         NoNodes: "no nodes given",
         /// The quorum is not more than half of the nodes, or more than all of them.
         Quorum {
-            /// The quorum that was given.
+            /// The given quorum.
             quorum: usize,
-            /// How many nodes there are.
+            /// The number of nodes.
             nodes: usize,
         }: "a quorum of {quorum} does not fit {nodes} nodes: it must be {} to {nodes}"
             with (nodes / 2 + 1),
-        /// A span of time is below 1 ms or over a day.
+        /// A span of time is below 1 ms or above one day.
         Span {
-            /// Which.
+            /// The name of the setting.
             what: &'static str,
-            /// What was given.
+            /// The given span.
             span: Duration,
         }: "{what} of {span:?} is out of range (1 ms to one day)",
-        /// A text has bytes that are not printable, or too many.
+        /// A text is too long, or has bytes that are not printable ASCII.
         Text {
-            /// Which.
+            /// The name of the setting.
             what: &'static str,
-            /// The most bytes that it can have.
+            /// The maximum length in bytes.
             max: usize,
         }: "the {what} must be printable ASCII, at most {max} bytes",
-        /// There are more nodes than 32.
+        /// More than 32 nodes were given.
         TooManyNodes {
-            /// How many.
+            /// The number of nodes.
             nodes: usize,
         }: "{nodes} nodes given, the limit is {MAX_NODES}",
     }

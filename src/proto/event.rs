@@ -1,4 +1,4 @@
-//! What the core tells its driver: outcomes, and wishes about links.
+//! The outputs of the core: events for callers, and link operations for the driver.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,66 +7,68 @@ use super::names::{LinkId, LockId, NodeId, ObserverId, ViewId};
 use super::vote::{Cause, Votes};
 use crate::resp::messages;
 
-/// An outcome.
+/// An outcome of a command, or a change that the core reports.
 ///
 /// Each lock ends in exactly one of [`Refused`](Self::Refused), [`Released`](Self::Released) and
-/// [`Lost`](Self::Lost).
+/// [`Lost`](Self::Lost), unless it is detached to another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// An extension succeeded: read the new validity from the lease.
+    /// An extension succeeded. Read the new validity from the lease.
     Extended(LockId),
-    /// The lock is held. Read the clock and its lease before acting on it.
+    /// The lock is held. Read the clock and the lease before acting on it.
     Granted(LockId),
     /// An automatic extension succeeded.
     AutoExtended(LockId),
-    /// Others may share the resource of a lock that was exclusive. Its holder counts as one of them since its call.
+    /// A quorum of the nodes now lets readers share the resource of a formerly exclusive lock. The
+    /// holder has been a reader since it called for the downgrade.
     Downgraded(LockId),
-    /// The nodes did not let others share the resource yet: they are kept out until the lock is released, or until its
-    /// present TTL is over. After its next extension the nodes are asked again.
+    /// Too few nodes let readers share the resource yet. Readers are kept out until the lock is
+    /// released or its present TTL has passed. The nodes are asked again after the next extension.
     DowngradeDelayed(LockId, Refusal),
-    /// The lease is over although nobody released it. Nothing was sent to the nodes; keys that
-    /// are still there are undone when the holder calls release.
+    /// The lock is no longer held although the holder did not release it. Nothing was sent to the
+    /// nodes; keys that still exist are undone when the holder calls release.
     Lost(LockId, LossCause),
-    /// A node became a voter, or stopped being one. Changes between two polls are one event.
+    /// The state of a node changed. Changes between two polls are one event.
     Node(NodeId, NodeState),
-    /// An extension found no quorum. The lock is held until its validity ends.
+    /// An extension reached no quorum. The lock is held until its present validity ends.
     NotExtended(LockId, Refusal),
-    /// A shared lock did not become exclusive. It is held as before.
+    /// An upgrade failed. The shared lock is held as before.
     NotUpgraded(LockId, Refusal),
-    /// An automatic extension failed. It is tried again, and a series of failures is reported once.
+    /// An automatic extension failed. It is retried, and a series of failures is reported once.
     AutoExtendFailed(LockId, Refusal),
-    /// Who leads, or in which term, is seen for the first time or has changed: read it with
+    /// The leader or its term was observed for the first time or has changed. Read it with
     /// [`Core::observation`](super::Core::observation).
     Observed(ObserverId),
-    /// The acquisition ended without a lock, and nothing stays behind.
+    /// The acquisition ended without a lock. Keys that it left on nodes are undone.
     Refused(LockId, Refusal),
-    /// The holder let go.
+    /// The holder's release is complete.
     Released(LockId, Released),
-    /// The lock is held, but its validity got shorter: a node that counted for it no longer has its key.
-    /// Read what is left from the lease.
+    /// The lock is held, but its validity is shorter than before, because a node that counted for
+    /// it no longer has its key. Read the remaining validity from the lease.
     Shortened(LockId),
-    /// A shared lock is exclusive now: read its lease and its fencing token, which are new.
+    /// A shared lock became exclusive. Its lease and its fencing token are new.
     Upgraded(LockId),
-    /// An inspection, or a force-unlock, is complete: take it with [`Core::take_view`](super::Core::take_view).
+    /// An inspection or a force-unlock is complete. Take the result with
+    /// [`Core::take_view`](super::Core::take_view).
     Viewed(ViewId),
 }
 
-/// Why an acquisition or an extension was refused, with every node's vote.
+/// The reason why an acquisition or an extension was refused, with the vote of every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// The reason in one word.
+    /// The reason.
     pub reason: RefusalReason,
     /// The votes of the last attempt, or of the extension.
     pub votes: Votes,
-    /// How long the keys that stand in the way live on if nobody extends them. Known only to those
-    /// who waited, or asked for several resources.
+    /// The time until enough of the keys in the way expire for a quorum, if nobody extends them.
+    /// Known only for an acquisition that waited, or that requested several resources.
     pub remaining: Option<Duration>,
 }
 
 impl Refusal {
-    /// Of one who cannot say when the way is free.
+    /// Returns a refusal without an estimate of the remaining wait.
     #[must_use]
     pub fn new(reason: RefusalReason, votes: Votes) -> Self {
         Self { reason, votes, remaining: None }
@@ -77,45 +79,51 @@ impl Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalReason {
-    /// The caller released it before it was granted.
+    /// The caller released the lock before it was granted.
     Cancelled,
-    /// A quorum of the nodes voted, and somebody holds the resource.
+    /// A quorum of the nodes voted, and another client holds the resource.
     Contended,
-    /// No validity was left before a quorum had granted: the TTL is too short for these nodes.
+    /// No validity was left when a quorum had granted: the TTL is too short for these nodes.
     Expired,
-    /// Too many nodes are no voters; the votes say why.
+    /// Too many nodes failed to vote. The votes have the causes.
     NoQuorum,
-    /// The time that the caller gave is over; the votes say what stood in the way.
+    /// The time that the caller allowed has passed. The votes show what was in the way.
     OutOfTime,
 }
 
 messages! {
-    /// How a lock was lost.
+    /// The reason why a lock was lost.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum LossCause {
         /// Its validity ended.
         Expired: "its validity ended",
-        /// It is looked at in a forked child: it belongs to the parent. No core says so.
+        /// The lock belongs to the parent of this forked process. Reported by the APIs, never by a
+        /// core.
         Forked: "it belongs to the process that this one was forked from",
-        /// So many nodes no longer had its key that no quorum was left.
+        /// Too many nodes no longer have its key for a quorum to remain.
         Gone: "its key is gone on too many nodes",
-        /// It was auto-extended for as long as it may be held. Reported before its validity ends.
+        /// It was auto-extended up to the maximum hold time. Reported shortly before its validity
+        /// ends.
         HeldTooLong: "it was held for as long as it may be",
-        /// The engine that extended it was shut down or has failed, and let go of it. No core says so.
+        /// The engine that extended it was shut down or has failed. Reported by the engine, never
+        /// by a core.
         ShutDown: "its engine has ended and let go of it",
-        /// No quorum extended a lock that is auto-extended. Reported before its validity ends, unless it is driven too late.
+        /// No quorum extended a lock that is auto-extended. Reported shortly before its validity
+        /// ends, unless the driver runs too late.
         Unextended: "no quorum extended it in time",
     }
 }
 
-/// How far a release got. The rest is owed: sent again until confirmed or until the TTL is over.
+/// The progress of a release. Undos that are not confirmed are sent again until they are, or until
+/// the TTL has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Released {
-    /// Nodes that confirmed that the key is gone. At least a quorum, or all that answered in time.
+    /// The number of nodes that confirmed that the key does not exist: at least a quorum, or as
+    /// many as answered in time.
     pub nodes: u32,
-    /// Nodes of the configuration.
+    /// The number of configured nodes.
     pub of: u32,
 }
 
@@ -125,54 +133,56 @@ impl fmt::Display for Released {
     }
 }
 
-/// Where a lock is in its life.
+/// The state of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockState {
-    /// It is being asked for.
+    /// An attempt is waiting for votes.
     Asked,
-    /// It is held, and an extension is under way.
+    /// The lock is held, and an extension is pending.
     Extending,
-    /// A quorum has granted, and its fencing token is being written back.
+    /// A quorum has granted, and the fencing token is being written back.
     Fencing,
-    /// It was granted. Read its lease: it may be over although nobody has noticed yet.
+    /// The lock was granted. Its lease may have expired since the core last ran: read it.
     Held,
-    /// It was lost, and its holder has not let go.
+    /// The lock was lost, and its holder has not released it.
     Lost(LossCause),
-    /// It was refused, and waits for its next attempt.
+    /// An attempt was refused, and the lock waits for its next attempt.
     Pausing,
-    /// It waits for other locks of the same core that came earlier.
+    /// The lock waits for earlier locks of the same core.
     Queued,
-    /// Its holder let go, and the confirmations are awaited.
+    /// The lock was released, and the confirmations are pending.
     Releasing,
-    /// It was refused or released, or it was lost so long ago that no node can keep it.
+    /// The core has no such lock: it was refused or released, or lost so long ago that its keys
+    /// have expired on all nodes.
     Unknown,
 }
 
-/// Whether a node can vote.
+/// The voting state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// Its link is being opened, or its handshake is under way.
+    /// The node's link is being opened, or its handshake is pending.
     Connecting,
-    /// It is no voter.
+    /// The node does not vote.
     Down(Cause),
-    /// It votes.
+    /// The node votes.
     Ready,
-    /// It seems to hang: a quorum has answered, and it has not for several of its own round trips. It may
-    /// be about to answer, which ends the suspicion. Until then no verdict waits for it, as long as a
-    /// quorum of the others votes.
+    /// The node seems to hang: a quorum has answered, and this node has not for several of its own
+    /// round trips. Any answer ends the suspicion. Until then no verdict waits for the node, as
+    /// long as a quorum of the others votes.
     Suspected,
 }
 
-/// What the driver shall do about a link. In order; a link that is closed is forgotten at once, so
-/// [`Core::disconnected`](super::Core::disconnected) is not called for it.
+/// An operation on a link that the driver must carry out, in the order of reports. A closed link is
+/// forgotten at once: the driver does not call [`Core::disconnected`](super::Core::disconnected)
+/// for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a driver that does not know one cannot drive a core")]
 pub enum LinkOp {
     /// Close the socket.
     Close(LinkId),
-    /// Begin to connect; answer with [`Core::connected`](super::Core::connected) or
+    /// Begin to connect, and report the result with [`Core::connected`](super::Core::connected) or
     /// [`Core::disconnected`](super::Core::disconnected).
     Open(LinkId),
 }

@@ -1,14 +1,15 @@
-//! The queue of waiters for a resource on the nodes: the place of a waiter, and what it concludes from the nodes' replies.
+//! The queue of waiters for a resource on the nodes: the place of a waiter, and what it concludes
+//! from the nodes' replies.
 //!
-//! It is a queue of processes, as in `java.util.concurrent` and Redisson's fair lock; the queue of the locks of one core is in
-//! `core::waiting::wait_queue`. Each node keeps a queue of tickets, ordered by stamp and then by name. From the stamps of a
-//! quorum a waiter takes one for itself, T, and sends it with every later ask, so that it has the same place on every node.
-//! Once a quorum of replies names T, the waiter has its *place*: no waiter that comes later gets the lock before it. The rules
-//! are those of `crates/models/src/fair_queue.rs`, which decides with this code. On the nodes the keys are named
-//! `redbolt:line...`: their names are part of the wire format.
+//! It is a queue of clients, as in `java.util.concurrent` and Redisson's fair lock. (The queue of
+//! the locks of one core is in `core::waiting::wait_queue`.) Each node keeps a queue of tickets,
+//! ordered by stamp and then by name. From the stamps of a quorum a waiter chooses one, T, and
+//! sends it with every later request, so that it has the same place on every node.
 //!
-//! Not here: what a node does with a ticket, see [`script::ACQUIRE_IN_QUEUE`](super::script::ACQUIRE_IN_QUEUE), and when a
-//! waiter asks.
+//! Invariant: once a quorum of replies names T, the waiter has its *place*, and no later waiter
+//! gets the lock before it. The model in `crates/models/src/fair_queue.rs` runs this code. The
+//! scripts of the nodes are in `script/fair_queue.lua`. The keys on the nodes are named
+//! `redbolt:line...`, which is part of the wire format.
 
 use std::time::Duration;
 
@@ -18,31 +19,31 @@ use super::names::{MAX_NODES, NodeId, TicketName};
 use super::vote::Vote;
 use crate::resp::Token;
 
-/// How the names begin of what is kept for those who wait.
+/// The prefix of all keys that a queue keeps.
 pub(super) const PREFIX: &[u8] = b"redbolt:line";
 
-/// Of the sorted set of a resource's tickets, by their stamps.
+/// The prefix of the sorted set of a resource's tickets by stamp.
 pub(super) const STAMPS_PREFIX: &[u8] = b"redbolt:line:";
 
-/// Of the sorted set of a resource's tickets, by when they end.
+/// The prefix of the sorted set of a resource's tickets by expiry.
 pub(super) const ENDS_PREFIX: &[u8] = b"redbolt:line-until:";
 
-/// Of the key of one ticket.
+/// The prefix of the key of one ticket.
 pub(super) const TICKET_PREFIX: &[u8] = b"redbolt:line-wait:";
 
-/// Of the key that says which ticket was called.
+/// The prefix of the key that names the ticket which was called.
 pub(super) const CALL_PREFIX: &[u8] = b"redbolt:line-call:";
 
-/// What a closed key holds.
+/// The value of a closed key.
 pub(super) const CLOSED: &[u8] = b"\nredbolt";
 
-/// What is marked for those who wait outlives its holder by so much.
+/// How long a marked or closed key outlives the holders of the resource.
 pub(super) const MARKED_FOR: Duration = Duration::from_secs(8);
 
-/// How long a ticket can leave something on a node that its owner has not asked since.
+/// How long the traces of a ticket can stay on a node after its owner's last request there.
 pub(super) const TICKET_TTL: Duration = Duration::from_secs(12);
 
-/// The stamp that a waiter goes by, T, and whether a quorum has recorded its place.
+/// The stamp T of a waiter, and whether a quorum has recorded its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standpoint {
     stamp: u64,
@@ -50,29 +51,31 @@ pub struct Standpoint {
 }
 
 impl Standpoint {
-    /// One that goes by this stamp, 0 for none.
+    /// Returns a standpoint with this stamp, 0 for none.
     #[must_use]
     pub fn new(stamp: u64, has_place: bool) -> Self {
         Self { stamp, has_place }
     }
 
-    /// T; 0 as long as none was sent, or named alike by a quorum.
+    /// Returns T, or 0 if none was sent yet and no quorum has named the same.
     #[must_use]
     pub fn stamp(self) -> u64 {
         self.stamp
     }
 
-    /// Returns whether a quorum of replies has named it.
+    /// Returns whether a quorum of replies has named T.
     #[must_use]
     pub fn has_place(self) -> bool {
         self.has_place
     }
 
-    /// Returns the standpoint after a node has named `stamp`, which is among `stamps`, the last ones that the nodes have named,
-    /// 0 for none. What a quorum names alike before anything was sent is T.
+    /// Returns the standpoint after a node has named `stamp`. `stamps` has the last stamp that each
+    /// node has named, 0 for none, including this one. If nothing was sent yet, T is the stamp that
+    /// a quorum names.
     #[must_use]
     pub fn after_reply(self, stamp: u64, stamps: &[u64], quorum: usize) -> Self {
         let is_alike = are_alike(stamps, stamp, quorum);
+        // A stamp that differs from the one that was sent is not T, even if a quorum names it.
         let may_be_ours = self.stamp == stamp || self.stamp == 0;
         match may_be_ours && !self.has_place && is_alike {
             true => Self { stamp, has_place: true },
@@ -80,8 +83,9 @@ impl Standpoint {
         }
     }
 
-    /// Returns the standpoint of the next ask, which sends T: the largest that was named, once a quorum has named any. It never gets less, and
-    /// once the place is known it does not change.
+    /// Returns the standpoint of the next request, which sends T: the largest stamp that was named,
+    /// once a quorum has named any. T never decreases, and no longer changes once the place is
+    /// known.
     #[must_use]
     pub fn before_ask(self, stamps: &[u64], quorum: usize) -> Self {
         let is_known = is_known(stamps, quorum);
@@ -96,9 +100,11 @@ impl Standpoint {
             let stamp = stamps.iter().copied().max().unwrap_or_default().max(self.stamp);
             return Self { stamp, has_place: are_alike(stamps, stamp, quorum) };
         }
+        // Raising T after a quorum recorded it would give up the place to later waiters.
         if self.has_place || !is_known {
             return self;
         }
+        // Lowering a T that was sent would leave nodes with two different places.
         let stamp = stamps.iter().copied().max().unwrap_or_default().max(self.stamp);
         Self { stamp, has_place: are_alike(stamps, stamp, quorum) }
     }
@@ -132,32 +138,33 @@ impl StampAgreement {
         self.standpoint = self.standpoint.after_reply(stamp, &self.stamps, self.quorum);
     }
 
-    /// Returns T for the next ask; 0 as long as there is none.
+    /// Returns T for the next request; 0 if there is none yet.
     pub(super) fn stamp_for_ask(&mut self) -> u64 {
         self.standpoint = self.standpoint.before_ask(&self.stamps, self.quorum);
         self.standpoint.stamp
     }
 
-    /// Returns whether a quorum of nodes has recorded the place, so that no later waiter gets the lock before this one.
+    /// Returns whether a quorum has recorded the place, so that no later waiter gets the lock
+    /// before this one.
     pub(super) fn has_place(&self) -> bool {
         self.standpoint.has_place
     }
 
-    /// Returns whether a quorum has named stamps, alike or not.
+    /// Returns whether a quorum has named stamps, equal or not.
     pub(super) fn is_known(&self) -> bool {
         is_known(&self.stamps, self.quorum)
     }
 }
 
-/// The place in the queue that an ask requests.
+/// The place in the queue that a request asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InQueue {
     pub(super) ticket: TicketName,
-    /// T; 0 before it is known.
+    /// T, or 0 if it is not known yet.
     pub(super) stamp: u64,
-    /// Where a ticket is put that is new, in µs.
+    /// The stamp for a ticket that is new, in µs.
     pub(super) proposal: u64,
-    /// How long its owner takes at the most to take its turn.
+    /// The maximum time in ms that its owner needs to take its turn.
     pub(super) grace_ms: u64,
 }
 
@@ -165,25 +172,27 @@ pub(super) struct InQueue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueuePlace {
     pub(super) stamp: u64,
-    /// For how many ms holders are in the way; 0 for not at all, -1 for without end.
+    /// How long holders are in the way, in ms; 0 for not at all, -1 for without end.
     pub(super) left_ms: i64,
-    /// How many stand before it.
+    /// The number of tickets before this one.
     pub(super) before: u32,
-    /// The last of these, and the last but one.
+    /// The last ticket before this one, and the one before that.
     pub(super) predecessors: [Option<TicketName>; 2],
-    /// If no holder is in the way, for how many ms whoever is first may still come. Somebody may have called it before.
+    /// The time in ms that the first ticket still has to take its turn, if no holder is in the way.
+    /// Another waiter may have called it before.
     pub(super) grace_ms: u32,
     /// See [`pinged_ms`](Self::pinged_ms).
     pinged_ms: Option<u32>,
 }
 
 impl QueuePlace {
-    /// Returns after how many ms the last ticket before this one expires unless its owner asks, if this ask has pinged it.
+    /// Returns after how many ms the last ticket before this one expires unless its owner asks, if
+    /// this request has pinged it.
     pub(super) fn pinged_ms(&self) -> Option<u32> {
         self.pinged_ms
     }
 
-    /// Returns after how many ms no holder is in the way, as far as the node knows.
+    /// Returns after how many ms no holder is in the way, as far as the node can tell.
     pub(super) fn ends_in_ms(&self) -> u64 {
         u64::try_from(self.left_ms).unwrap_or(u64::MAX)
     }
@@ -194,12 +203,12 @@ impl QueuePlace {
 pub(super) enum QueueReply {
     /// The node grants.
     Granted { stamp: u64, grant: Answer },
-    /// It does not yet.
+    /// The node does not grant yet.
     Waits(QueuePlace),
 }
 
 impl QueueReply {
-    /// Reads an answer to a lock, or to a permit; `None` if it is another one than these two.
+    /// Reads a reply about a lock or a permit; `None` if it is neither of the two replies.
     pub(super) fn read(answer: Token<'_>, of_permit: bool) -> Option<Self> {
         let Token::Simple(line) = answer else { return None };
         let (word, rest) = std::str::from_utf8(line).ok()?.split_once(' ')?;
@@ -232,10 +241,11 @@ impl QueueReply {
     }
 }
 
-/// Reads a ticket's name, or that there is none.
+/// Reads a ticket's name, or `-` for none.
 fn ticket(word: &str) -> Option<Option<TicketName>> {
     match word.as_bytes() {
         b"-" => Some(None),
+        // The grace follows the name.
         name if name.len() > TicketName::LEN => Some(Some(TicketName::of(name))),
         _ => None,
     }

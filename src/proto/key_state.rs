@@ -1,6 +1,7 @@
 //! The state of a key: free, a lock of redbolt, or other data.
 //!
-//! Invariant: only what redbolt writes is taken for a lock of redbolt, and no secret of a holder is shown.
+//! Invariant: only data that redbolt writes is taken for a lock of redbolt, and no secret of a
+//! holder is shown.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,117 +11,118 @@ use sha1_smol::Sha1;
 use super::names::MAX_NODES;
 use super::profile::Profile;
 
-/// A key's state on one node.
+/// The state of a key on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyState {
-    /// There is no such key, or it is kept for those who wait in the queue.
+    /// The key does not exist, or only holds the place of waiters in the queue.
     Free,
-    /// A lock of redbolt.
+    /// An exclusive lock of redbolt.
     Held(Holder),
-    /// Permits of a semaphore of redbolt.
+    /// The permits of a redbolt semaphore.
     Permits(Permits),
-    /// A lock of redbolt that is shared.
+    /// A shared lock of redbolt.
     Shared(Sharers),
-    /// Something else, such as a lock of another library or an application's data. Nobody can lock
-    /// the resource as long as it is there.
+    /// Other data, such as a lock of another library or an application's data. While it exists, no
+    /// client can lock the resource.
     Foreign(Foreign),
 }
 
-/// Who holds a key, as far as may be told.
+/// The holder of a key, without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The label behind the token, if it has one; printable.
+    /// The label that follows the token, if there is one. Printable.
     pub label: Option<String>,
-    /// The first 4 bytes of a SHA-1 of the value, without the node's number in it: equal on all nodes for
-    /// one holder, and no help to whoever would like to release the lock.
+    /// The first 4 bytes of a SHA-1 of the value without the node's number. It is equal on all
+    /// nodes for one holder, and does not help to release the lock.
     pub fingerprint: u32,
-    /// For how long the node will keep the key; `None` if without end.
+    /// The remaining TTL of the key on this node; `None` if the key does not expire.
     pub remaining: Option<Duration>,
 }
 
 impl Holder {
-    /// One that is known by these.
+    /// Returns a holder with this label, fingerprint and remaining TTL.
     #[must_use]
     pub fn new(label: Option<String>, fingerprint: u32, remaining: Option<Duration>) -> Self {
         Self { label, fingerprint, remaining }
     }
 }
 
-/// Those who share a resource.
+/// The holders of a shared lock (readers).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sharers {
-    /// Up to 16 of them, those first who end first, each with a time of its own.
+    /// Up to 16 readers, those that expire first, each with its own remaining TTL.
     pub holders: Vec<Holder>,
-    /// How many there are.
+    /// The number of readers.
     pub count: usize,
-    /// How long the node will keep the key, which is as long as the last of them lasts.
+    /// The remaining TTL of the key on this node, which is that of its last reader.
     pub remaining: Option<Duration>,
 }
 
 impl Sharers {
-    /// These and maybe others, `count` in all.
+    /// Returns `count` readers, of which `holders` are known.
     #[must_use]
     pub fn new(holders: Vec<Holder>, count: usize, remaining: Option<Duration>) -> Self {
         Self { holders, count, remaining }
     }
 }
 
-/// Those who hold permits of a semaphore.
+/// The holders of a semaphore's permits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Permits {
-    /// Up to 16 of them, those first who end first, each with the number of its permit and a time of its own.
+    /// Up to 16 holders, those that expire first, each with the number of its permit and its own
+    /// remaining TTL.
     pub holders: Vec<(u16, Holder)>,
-    /// How many permits are taken.
+    /// The number of permits in use.
     pub count: usize,
-    /// How long the node will keep the key, which is as long as the last of them lasts.
+    /// The remaining TTL of the key on this node, which is that of its last holder.
     pub remaining: Option<Duration>,
 }
 
 impl Permits {
-    /// These and maybe others, `count` in all.
+    /// Returns `count` permits, of which `holders` are known.
     #[must_use]
     pub fn new(holders: Vec<(u16, Holder)>, count: usize, remaining: Option<Duration>) -> Self {
         Self { holders, count, remaining }
     }
 }
 
-/// Data that redbolt has not put there.
+/// Data that redbolt's format did not write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Foreign {
-    /// What it is.
+    /// The kind of data.
     pub kind: DataKind,
-    /// The profiles whose members write data of this form, the likeliest first. Profiles of formats that are not
-    /// [configured](crate::ConfigBuilder::formats) are missing.
+    /// The profiles with data of this form, the most likely first. Only profiles of
+    /// [configured](crate::ConfigBuilder::formats) formats are listed.
     pub profiles: Vec<Profile>,
-    /// For how long the node will keep the key; `None` if without end.
+    /// The remaining TTL of the key on this node; `None` if the key does not expire.
     pub remaining: Option<Duration>,
 }
 
 impl Foreign {
-    /// Data of this kind, which no profile is known for.
+    /// Returns data of this kind, without a profile.
     #[must_use]
     pub fn new(kind: DataKind, remaining: Option<Duration>) -> Self {
         Self { kind, profiles: Vec::new(), remaining }
     }
 
-    /// The same data, which may be of these profiles.
+    /// Returns the same data with these possible profiles.
     #[must_use]
     pub fn of_profiles(self, profiles: &[Profile]) -> Self {
         Self { profiles: profiles.to_vec(), ..self }
     }
 
-    /// Whether it may be a lock of a member of this profile, as far as its form tells.
+    /// Returns whether the data may be a lock of this profile, judged by its form.
     #[must_use]
     pub fn is_of(&self, profile: Profile) -> bool {
         self.profiles.contains(&profile)
     }
 
-    /// A string, of these libraries if they are known, with the owner that it names.
+    /// Returns a string, with the library and the owner if they are known.
     pub(super) fn string(
         value: &[u8],
         library: Option<&'static str>,
@@ -136,26 +138,28 @@ impl Foreign {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForeignLock {
-    /// The type of its key, as `TYPE` names it.
+    /// The type of the key, as named by the `TYPE` command.
     pub key_type: &'static str,
-    /// The library, if only one has this format.
+    /// The library, if only one uses this format.
     pub library: Option<&'static str>,
-    /// Whether a writer has it; `None` if its format has no readers.
+    /// Whether the holder is a writer; `None` if the format has no readers.
     pub is_write: Option<bool>,
-    /// The number of holders; `None` if its format has one.
+    /// The number of holders; `None` if the format has only one.
     pub holders: Option<usize>,
-    /// One of the holders, without most of its name, which is a secret.
+    /// The name of one of the holders, shortened because most of it is a secret.
     pub owner: Option<String>,
-    /// How often that one has entered, 0 if it is not known; `None` if its format does not count that.
+    /// The number of times that this holder has entered, 0 if unknown; `None` if the format does
+    /// not count entries.
     pub holds: Option<u64>,
-    /// When others may take it over, since 1970; `None` if its key ends with it.
+    /// The time since 1970 at which others may take the lock over; `None` if that is when the key
+    /// expires.
     pub ends: Option<Duration>,
-    /// All of it in words, such as `held by 2 readers of Symfony`.
+    /// A description, such as `held by 2 readers of Symfony`.
     pub words: String,
 }
 
 impl ForeignLock {
-    /// A lock at a key of this type, in words.
+    /// Returns a lock at a key of this type, with a description.
     #[must_use]
     pub fn new(key_type: &'static str, words: String) -> Self {
         Self {
@@ -171,19 +175,19 @@ impl ForeignLock {
     }
 }
 
-/// What data is, without telling any of it.
+/// The kind of data at a key, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DataKind {
-    /// A string that is no token of redbolt.
+    /// A string that is not a token of redbolt.
     String {
-        /// How long it is; `None` if it is longer than any token.
+        /// The length in bytes; `None` if the string is longer than any token.
         bytes: Option<usize>,
-        /// The first 4 bytes of a SHA-1 of its beginning.
+        /// The first 4 bytes of a SHA-1 of the beginning of the string.
         fingerprint: u32,
         /// The libraries that write strings of this form, if any is known.
         library: Option<&'static str>,
-        /// Who has put it there, if the library writes that beside its secret; printable.
+        /// The owner, if the library writes it next to its secret. Printable.
         owner: Option<String>,
     },
     /// A hash.
@@ -196,21 +200,21 @@ pub enum DataKind {
     SortedSet,
     /// A stream.
     Stream,
-    /// A type of a module, by its name; printable.
+    /// A type of a module, with its printable name.
     Module(String),
     /// A lock of another library.
     Lock(ForeignLock),
-    /// No string. The node does not tell what it is.
+    /// Not a string. The node did not report the type.
     Unknown,
 }
 
 impl KeyState {
-    /// Other data, which no profile is known for.
+    /// Returns other data without a profile.
     pub(super) fn foreign(kind: DataKind) -> Self {
         Self::Foreign(Foreign::new(kind, None))
     }
 
-    /// For how long the node will keep the key; `None` if without end, or if there is none.
+    /// Returns the remaining TTL of the key; `None` if the key does not expire or does not exist.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         match self {
@@ -228,7 +232,8 @@ impl KeyState {
             Self::Held(holder) => Self::Held(Holder { remaining, ..holder }),
             Self::Permits(permits) => Self::Permits(Permits { remaining, ..permits }),
             Self::Shared(Sharers { mut holders, count, .. }) => {
-                // Of some it is not told who ends first.
+                // Some readers were reported without a time of their own. None of them outlasts the
+                // key.
                 for holder in &mut holders {
                     holder.remaining = holder.remaining.or(remaining);
                 }
@@ -239,7 +244,7 @@ impl KeyState {
     }
 }
 
-/// A token without the mark of those who wait in the queue, and whether there was one.
+/// Returns the token without the mark of the queue, and whether there was a mark.
 pub(super) fn without_mark(value: &[u8]) -> (&[u8], bool) {
     let at = value.iter().position(|&byte| byte == b'\n').unwrap_or(value.len());
     let (before, mark) = value.split_at(at);
@@ -250,21 +255,22 @@ pub(super) fn without_mark(value: &[u8]) -> (&[u8], bool) {
     }
 }
 
-/// The holder with this token, if it is one of redbolt.
+/// Returns the holder with this token, if the token is one of redbolt.
 #[must_use]
 pub fn holder_of(token: &[u8]) -> Option<Holder> {
     self::token(token).map(|(digits, label)| holder(digits, label))
 }
 
-/// Looks the same on all nodes: the node's number does not count.
+/// Returns a holder that looks the same on all nodes: the node's number is left out.
 fn holder(digits: &[u8], label: Option<&[u8]>) -> Holder {
     let behind: &[u8] = if label.is_some() { b":" } else { b"" };
+    // The digits release the lock, so only a hash of them is shown.
     let words = [&digits[..RANDOM_DIGITS], behind, label.unwrap_or_default()];
     let label = label.map(|label| String::from_utf8_lossy(label).into_owned());
     Holder { label, fingerprint: fingerprint(&words), remaining: None }
 }
 
-/// What data is that `TYPE` calls so, and that is no string. Empty where the node did not say.
+/// Returns the state for a reply to `TYPE`, which is empty if the node did not reply.
 pub(super) fn of_type(name: &[u8]) -> KeyState {
     KeyState::foreign(match name {
         b"hash" => DataKind::Hash,
@@ -272,16 +278,17 @@ pub(super) fn of_type(name: &[u8]) -> KeyState {
         b"set" => DataKind::Set,
         b"zset" => DataKind::SortedSet,
         b"stream" => DataKind::Stream,
-        // Between the two questions it has become another.
+        // A string, or no key: the key has changed since it was read.
         b"" | b"none" | b"string" => DataKind::Unknown,
         module => {
             let name = String::from_utf8_lossy(&module[..module.len().min(LONGEST)]);
+            // The name is shown on terminals, so control characters are replaced.
             DataKind::Module(name.replace(|char: char| !char.is_ascii_graphic(), "?"))
         }
     })
 }
 
-/// The digits and the label of a token, if this is one: just as `Claim::write_token` writes it.
+/// Returns the digits and the label of a token exactly as `Claim::write_token` writes it.
 fn token(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let (digits, rest) = value.split_at_checked(TOKEN_DIGITS)?;
     let digit = |byte: &u8| match byte {
@@ -289,6 +296,7 @@ fn token(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
         b'a'..=b'f' => Some(byte - b'a' + 10),
         _ => None,
     };
+    // Strict, because force-unlock deletes whatever is recognised as a lock of redbolt.
     if !digits.iter().all(|byte| digit(byte).is_some()) {
         return None;
     }
@@ -303,7 +311,8 @@ fn token(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     }
 }
 
-/// Whether a token can have this label: printable ASCII, and spaces.
+/// Returns whether a text can be a label: at most [`MAX_LABEL`] bytes of printable ASCII and
+/// spaces.
 pub(super) fn is_label(text: &[u8]) -> bool {
     text.len() <= MAX_LABEL && text.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ')
 }
@@ -324,21 +333,21 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Their permits and names.
+/// Writes the holders with the numbers of their permits.
 impl fmt::Display for Permits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         list(f, &self.holders, self.count, |f, (slot, holder)| write!(f, "{slot}: {holder}"))
     }
 }
 
-/// Their names.
+/// Writes the readers.
 impl fmt::Display for Sharers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         list(f, &self.holders, self.count, |f, holder| holder.fmt(f))
     }
 }
 
-/// Writes those that are known, and how many of `count` are not.
+/// Writes the known ones, and how many of `count` are unknown.
 fn list<T>(
     f: &mut fmt::Formatter<'_>,
     known: &[T],
@@ -388,31 +397,32 @@ impl fmt::Display for DataKind {
     }
 }
 
-/// The ending of a noun behind this number.
+/// Returns the plural ending of a noun after this number.
 pub(super) fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Hexadecimal digits of a token that are random.
+/// The number of random hexadecimal digits of a token.
 pub(super) const RANDOM_DIGITS: usize = 32;
 
-/// Hexadecimal digits of a token, before its label. The last two are the node's number: what is undone
-/// or extended on another node's server, to which an address may lead one day, finds nothing of ours.
+/// The number of hexadecimal digits of a token before its label. The last two are the node's
+/// number: if a node's address one day leads to the server of another node, an undo or extension
+/// there finds no key of this claim.
 pub(super) const TOKEN_DIGITS: usize = RANDOM_DIGITS + 2;
 
-/// The most bytes in a token's label.
+/// The maximum length of a label in bytes.
 pub const MAX_LABEL: usize = 128;
 
-/// The longest token.
+/// The maximum length of a token in bytes.
 pub(super) const LONGEST: usize = TOKEN_DIGITS + 1 + MAX_LABEL;
 
-/// The longest mark behind it: a line feed, and ms since 1970.
+/// The maximum length of a queue's mark in bytes: a line feed, and ms since 1970.
 const MARK: usize = 1 + 16;
 
-/// The most holders that are shown.
+/// The maximum number of holders that are shown.
 pub(super) const MOST_SHOWN: usize = 16;
 
-/// So much of a string is looked at, from its beginning.
+/// The number of bytes of a string that are read, from its beginning.
 pub(super) const VIEWED: usize = LONGEST + MARK;
 
 #[cfg(test)]
@@ -456,7 +466,7 @@ mod tests {
         assert_eq!(recognise(fair_queue::CLOSED), KeyState::Free);
     }
 
-    /// On another node the same holder may be among several.
+    /// On another node the same holder may be one of several.
     #[test]
     fn a_single_reader_is_shown_as_one_of_several_is() {
         let state = recognise(format!("r:{TOKEN}:web-1:77").as_bytes());
@@ -469,27 +479,27 @@ mod tests {
         assert!(longest.len() <= VIEWED);
     }
 
-    /// Whatever is taken for a lock can be force-unlocked, so that nothing else may be.
+    /// Data that is taken for a lock can be force-unlocked, so nothing else may be.
     #[test]
     fn only_what_we_write_is_taken_for_a_lock() {
         for value in [
             "",
             "x",
             "{\"user\":1}",
-            "00112233445566778899aabbccddeeff", // 32 digits: others' tokens
+            "00112233445566778899aabbccddeeff", // 32 digits, as in tokens of other libraries
             "00112233445566778899aabbccddeeff0", // one digit short
             "00112233445566778899aabbccddeeff000", // one too many
-            "00112233445566778899AABBCCDDEEFF00", // not as we write them
-            "zz112233445566778899aabbccddeeff00:x", // no digits
+            "00112233445566778899AABBCCDDEEFF00", // uppercase, which redbolt does not write
+            "zz112233445566778899aabbccddeeff00:x", // not hexadecimal
             "00112233445566778899aabbccddeeff20", // node 32
             "00112233445566778899aabbccddeeffff:x", // node 255
-            "00112233445566778899aabbccddeeff00:", // a label of nothing
-            "00112233445566778899aabbccddeeff00 x", // something else behind it
-            "00112233445566778899aabbccddeeff00:web-1:77\n", // no label has that
-            "00112233445566778899aabbccddeeff00:w\u{fc}b", // nor that
+            "00112233445566778899aabbccddeeff00:", // an empty label
+            "00112233445566778899aabbccddeeff00 x", // a space instead of a colon
+            "00112233445566778899aabbccddeeff00:web-1:77\n", // a line feed in the label
+            "00112233445566778899aabbccddeeff00:w\u{fc}b", // not ASCII
             "0x112233-4455-6677-8899-aabbccddeeff", // a UUID
             "r:00112233445566778899aabbccddeeff0", // a reader, one digit short
-            "r:00112233445566778899aabbccddeeff00\n7", // marked as no reader is
+            "r:00112233445566778899aabbccddeeff00\n7", // a mark, which a reader never has
         ] {
             let state = recognise(value.as_bytes());
             let KeyState::Foreign(data) = &state else { panic!("{value:?}: {state:?}") };

@@ -1,15 +1,16 @@
-//! How a TTL becomes a validity.
+//! The computation of the validity that is left of a TTL.
 //!
-//! A node keeps the key for `ttl` by *its* clock; a holder may rely on it for
-//! `ttl - elapsed - drift` by *its own*. This file is the only one that does this arithmetic.
-//! Nothing in it can wrap: a lease with nothing left has a remaining time of zero.
+//! A node keeps the key for `ttl` by its own clock. A holder may rely on it for
+//! `ttl - elapsed - drift` by the holder's clock, the formula of the [Redlock page]
+//! (`MIN_VALIDITY`). Only this file computes it, and nothing in it wraps: an expired lease has a
+//! validity of zero.
 //!
-//! The formula is that of the [Redlock page] (`MIN_VALIDITY`). `elapsed` is the larger of what the
-//! two clocks say, so that a suspend, a paused virtual machine and a forward step of the time of day
-//! all end a lease early, and a backward step changes nothing.
+//! `elapsed` is the larger of the readings of two clocks, so that a suspend, a paused virtual
+//! machine and a forward step of the wall clock end a lease early, and a backward step changes
+//! nothing.
 //!
-//! Not here: reading a clock. A lease begins before the first byte of its attempt exists, and `now`
-//! is read after the deciding reply is in hand; an error in either makes the validity shorter.
+//! A lease begins before the first byte of its attempt exists, and `now` is read after the deciding
+//! reply was parsed, so that the validity is too short rather than too long.
 //!
 //! [Redlock page]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
@@ -17,16 +18,16 @@ use std::time::Duration;
 
 use super::time::{ClockReading, Timestamp, saturating_nanos};
 
-/// What a holder may still rely on, as a function of time.
+/// The time for which a holder may rely on a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
     since: ClockReading,
-    /// TTL minus drift.
+    /// The TTL minus the drift.
     span_ns: u64,
 }
 
 impl Lease {
-    /// One that is over.
+    /// An expired lease.
     pub(super) const NONE: Self =
         Self { since: ClockReading { boot: Timestamp(0), wall: Timestamp(0) }, span_ns: 0 };
 
@@ -34,20 +35,21 @@ impl Lease {
         Self { since, span_ns: saturating_nanos(ttl.saturating_sub(drift.of(ttl))) }
     }
 
-    /// The validity that is left at `now`; zero once the lease is over.
+    /// Returns the validity that is left at `now`, which is zero once the lease has expired.
     ///
-    /// Read the clock for each call: the answer is worth nothing a moment later.
+    /// Read the clock for each call, because an old reading makes the validity look too long.
     #[must_use]
     pub fn remaining(&self, now: ClockReading) -> Duration {
+        // It saturates: a wrapped subtraction would be a validity of centuries.
         Duration::from_nanos(self.span_ns.saturating_sub(self.elapsed_ns(now)))
     }
 
-    /// Whether its boot clock can be the one of `now`. One that is behind has begun anew.
+    /// Returns whether `now` can be of the same boot. A boot clock behind the lease has restarted.
     pub(super) fn is_of_boot(&self, now: ClockReading) -> bool {
         self.since.boot <= now.boot
     }
 
-    /// When it began, and the nanoseconds that it lasts.
+    /// Returns the start of the lease and its length in nanoseconds.
     pub(super) fn parts(&self) -> (ClockReading, u64) {
         (self.since, self.span_ns)
     }
@@ -56,22 +58,22 @@ impl Lease {
         Self { since, span_ns }
     }
 
-    /// Of two leases on the same lock, the one that lasts longer at `now`.
+    /// Returns which of two leases on the same lock lasts longer at `now`.
     pub(super) fn longer(self, other: Self, now: ClockReading) -> Self {
         if other.remaining(now) > self.remaining(now) { other } else { self }
     }
 
-    /// What is left for as long as both are: it ends with the first of them, on each clock.
+    /// Returns a lease that ends with the first of the two, on each clock.
     pub(super) fn and(self, other: Self) -> Self {
         let (own, others) = (self.ends_on_both(), other.ends_on_both());
-        // The shorter one has begun by now, so this has.
+        // The shorter lease has already begun, so this one has as well.
         let span_ns = self.span_ns.min(other.span_ns);
         let since = |end: Timestamp| Timestamp(end.0.saturating_sub(span_ns));
         let boot = since(own.boot.min(others.boot));
         Self { since: ClockReading { boot, wall: since(own.wall.min(others.wall)) }, span_ns }
     }
 
-    /// Whether it is never over before the other one, whatever the clocks do.
+    /// Returns whether this lease never ends before the other one, whatever the clocks do.
     pub(super) fn outlasts(&self, other: &Self) -> bool {
         let (own, others) = (self.ends_on_both(), other.ends_on_both());
         own.boot >= others.boot && own.wall >= others.wall
@@ -82,19 +84,21 @@ impl Lease {
         ClockReading { boot: end(self.since.boot), wall: end(self.since.wall) }
     }
 
-    /// When the lease is over at the latest, on the boot clock.
+    /// Returns when the lease ends on the boot clock. A step of the wall clock may end it earlier.
     pub(super) fn ends(&self) -> Timestamp {
         self.since.boot + Duration::from_nanos(self.span_ns)
     }
 
-    /// By the clock on which more time has passed.
+    /// Returns the nanoseconds since the start, by the clock on which more time has passed.
     fn elapsed_ns(&self, now: ClockReading) -> u64 {
+        // The wall clock counts only if it shows more: it may end a lease early, never prolong it.
         let on_wall = now.wall.0.saturating_sub(self.since.wall.0);
         now.boot.0.saturating_sub(self.since.boot.0).max(on_wall)
     }
 }
 
-/// The share of a TTL that clocks are not trusted with: a rate, and 2 ms for their resolution.
+/// The part of a TTL that is subtracted because clocks are imprecise: a rate, and 2 ms for their
+/// resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Drift {
     pub(super) parts_per_million: u32,
@@ -103,7 +107,8 @@ pub(super) struct Drift {
 impl Drift {
     pub(super) fn of(self, ttl: Duration) -> Duration {
         let (nanos, rate) = (saturating_nanos(ttl), u64::from(self.parts_per_million));
-        // Divided before it is multiplied, in two parts so that nothing is lost: a division of 128 bits is slow.
+        // Dividing first avoids a slow division of 128 bits; the remainder is scaled separately, so
+        // that nothing is lost.
         let whole = (nanos / MILLION).saturating_mul(rate);
         let share = whole.saturating_add(nanos % MILLION * rate / MILLION);
         Duration::from_nanos(share).saturating_add(RESOLUTION)
@@ -112,7 +117,7 @@ impl Drift {
 
 const MILLION: u64 = 1_000_000;
 
-/// Redis expires keys in whole milliseconds; one on each side.
+/// Redis expires keys in whole milliseconds: one is subtracted for each side.
 const RESOLUTION: Duration = Duration::from_millis(2);
 
 #[cfg(test)]

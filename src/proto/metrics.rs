@@ -1,8 +1,8 @@
-//! What a core counts: outcomes, votes, undos, connections, and how long things took.
+//! The counters and histograms of a core: outcomes, votes, undos, connections and durations.
 //!
-//! Plain integers of a core that one thread drives: to count is to add, without a lock, a clock or an
-//! allocation. Apart from `core` so that it decides nothing; no method of it gives the protocol an answer.
-//! Not here: addresses and the text for Prometheus, which are the API's.
+//! They are plain integers of a core that one thread drives, so counting needs no lock, no clock
+//! and no allocation. Invariant: the protocol reads none of them, so they decide nothing. The API
+//! adds addresses and writes the text for Prometheus.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -12,119 +12,127 @@ use super::names::NodeId;
 use super::time::{Timestamp, saturating_nanos};
 use super::vote::{Cause, Vote};
 
-/// What one core has counted since it was made. Nothing in it ever falls.
+/// The counts of one core since it was created. No count ever decreases.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Requests that were accepted. Each ends in a grant or a refusal.
+    /// The number of accepted acquisitions. Each ends in a grant or a refusal.
     pub acquisitions: u64,
-    /// Rounds of asks to the nodes: one for each acquisition, and one more after each pause.
+    /// The number of rounds of requests to the nodes: one for each acquisition, and one after each
+    /// pause.
     pub attempts: u64,
-    /// Attempts that asked one node first, the lead of the wait, because it had reported a change.
+    /// The number of attempts that asked one node first, the lead, because it had reported a
+    /// change.
     pub lead_asks: u64,
-    /// Of these, attempts whose lead granted, so that the others were asked as well.
+    /// The number of these whose lead granted, so that the other nodes were asked as well.
     pub lead_grants: u64,
-    /// Pauses of waiting acquisitions that a notification of a node ended, not their timer.
+    /// The number of pauses of waiting acquisitions that a notification ended before their timer.
     pub wakes: u64,
-    /// Acquisitions that began to wait in the queue on the nodes.
+    /// The number of acquisitions that waited in the queue on the nodes.
     pub joined_queue: u64,
-    /// Attempts for a permit whose nodes gave different slots, and were asked to give one.
+    /// The number of attempts for a permit whose nodes granted different slots, and were then asked
+    /// for the same one.
     pub settled: u64,
-    /// Asks to nodes that did not keep a permit which is held.
+    /// The number of requests to nodes that did not keep a held permit.
     pub healed: u64,
-    /// Acquisitions that ended with the lock.
+    /// The number of acquisitions that were granted.
     pub grants: u64,
-    /// Acquisitions that ended without it.
+    /// The acquisitions that were refused, by reason.
     pub refusals: By<RefusalReason>,
-    /// From acquire to grant.
+    /// The time from acquire to grant.
     pub wait_granted: Histogram,
-    /// From acquire to refusal.
+    /// The time from acquire to refusal.
     pub wait_refused: Histogram,
-    /// How long waiters were in the queue on the nodes, until they were granted or refused.
+    /// The time that waiters were in the queue on the nodes, until they were granted or refused.
     pub wait_in_queue: Histogram,
-    /// From grant to the holder's release, or to the loss; of a lock that was attached, from then on. Locks
-    /// that are still held, or were detached, are not in it.
+    /// The time from grant to release or loss. For an attached lock it begins when the lock is
+    /// attached. Locks that are still held or were detached are not included.
     pub hold: Histogram,
-    /// Extensions that a quorum made.
+    /// The number of extensions that reached a quorum.
     pub extended: u64,
-    /// Extensions that found no quorum, while the lock stayed held.
+    /// The number of extensions that reached no quorum while the lock stayed held.
     pub not_extended: u64,
-    /// Of the extensions that a quorum made, those of the keeper.
+    /// The number of automatic extensions in `extended`.
     pub auto_extended: u64,
-    /// Of the extensions that found no quorum, those of the keeper.
+    /// The number of automatic extensions in `not_extended`.
     pub auto_extend_failed: u64,
-    /// Shared locks that became exclusive.
+    /// The number of shared locks that became exclusive.
     pub upgrades: u64,
-    /// Tries of shared locks to become exclusive that were refused.
+    /// The number of upgrades that were refused.
     pub upgrades_refused: u64,
-    /// Exclusive locks that became shared, as the nodes know them.
+    /// The number of exclusive locks that became shared on a quorum of the nodes.
     pub downgrades: u64,
-    /// Asks of locks that became shared which the nodes did not grant, so that others are kept out for longer.
+    /// The number of downgrades that the nodes did not grant at once, so that readers are kept out
+    /// for longer.
     pub downgrades_delayed: u64,
-    /// Locks that came from another process.
+    /// The number of locks that were attached from another process.
     pub attached: u64,
-    /// Locks that left for another process.
+    /// The number of locks that were detached to another process.
     pub detached: u64,
-    /// Locks whose holder let go in time. Each lock that was granted or attached ends in one of these, or
-    /// is lost or detached.
+    /// The number of locks whose holder released them in time. Each lock that was granted or
+    /// attached is released, lost or detached in the end.
     pub releases: u64,
-    /// Releases that a quorum did not confirm in time. What is not confirmed stays owed.
+    /// The number of releases that a quorum did not confirm in time. Their undos stay owed.
     pub unconfirmed: u64,
-    /// Locks that were lost.
+    /// The lost locks, by cause.
     pub losses: By<LossCause>,
-    /// Of these, locks that were auto-extended.
+    /// The number of lost locks that were auto-extended.
     pub auto_extend_losses: u64,
-    /// The same for each node, in the order of the configuration.
+    /// The counts of each node, in the order of the configuration.
     pub nodes: Vec<NodeMetrics>,
-    /// The time that an answer has, in nanoseconds.
+    /// The response timeout in nanoseconds.
     late_after: u64,
 }
 
-/// What one core has counted of one node.
+/// The counts of one core for one node.
 ///
-/// Votes are what the node said, whether it was still needed or not. One that came after its time was
-/// over has been counted as no answer before.
+/// Votes are what the node answered, even if its vote was no longer needed. A vote that arrived
+/// after its timeout was counted as a failure before.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NodeMetrics {
-    /// Asks that were given to its link, also if they were withdrawn before a byte was sent.
+    /// The number of requests that were given to the node's link, including those that were
+    /// withdrawn before a byte was sent.
     pub asks: u64,
-    /// Votes that said: it is yours.
+    /// The number of grants.
     pub grants: u64,
-    /// Votes that said: somebody else holds it.
+    /// The number of denials.
     pub denies: u64,
-    /// Votes that said nothing useful, and those that did not come while somebody waited for them.
+    /// The answers that were not useful, and the votes that an attempt awaited and did not get, by
+    /// cause.
     pub fails: By<Cause>,
-    /// Answers that came after the time that an answer has, which is
-    /// [`response_timeout`](super::Settings::response_timeout). They are understood all the same.
+    /// The number of answers that arrived after
+    /// [`response_timeout`](super::Settings::response_timeout). They are processed nevertheless.
     pub late_replies: u64,
-    /// Grants that came so late that the node was asked behind them whether it was a replica meanwhile.
+    /// The number of grants that arrived so late that the node was asked again whether it was a
+    /// replica in between.
     pub late_proofs: u64,
-    /// Undos that were sent, those of releases among them.
+    /// The number of undos that were sent, including those of releases.
     pub undos: u64,
-    /// Of these, undos that had been sent to this node before: what was owed was not confirmed, or a
-    /// ghost of the ask might have followed it.
+    /// The number of these that repeated an undo on this node, because the first was not confirmed,
+    /// or a ghost of the request might have followed it.
     pub undos_again: u64,
-    /// Undos that the node confirmed.
+    /// The number of undos that the node confirmed.
     pub undos_confirmed: u64,
-    /// Connections that were made. All but the first came in the place of one that was lost.
+    /// The number of connections that were opened. All but the first replaced a lost one.
     pub connections: u64,
-    /// Connections that could not be made or that ended, by what ended them.
+    /// The connections that failed to open or ended, by cause.
     pub link_failures: By<Cause>,
-    /// Changed keys that it reported on its push link. All keys at once are one.
+    /// The number of changed keys that the node reported on its push link. A report of all keys at
+    /// once counts as one.
     pub pushes: u64,
-    /// How often it was suspected of hanging.
+    /// The number of times that the node was suspected of hanging.
     pub suspicions: u64,
-    /// How often its time was over: that of a vote, an extension or an inspection that was waited for,
-    /// of a connection, of a handshake, and of a silence.
+    /// The number of timeouts: of an awaited vote, extension or inspection, of a connection, of a
+    /// handshake, and of a silent server.
     pub timeouts: u64,
-    /// From the moment a request was given to the link to the moment its answer was read, which for a
-    /// blocking client can be that of its next call. Handshakes are not among them.
+    /// The time from when a request was given to the link until its answer was read. In a blocking
+    /// client the answer may be read only in the next call. Handshakes are not included.
     pub round_trip: Histogram,
 }
 
 impl NodeMetrics {
-    /// Connections that were made in the place of one that was lost.
+    /// Returns the number of connections that replaced a lost one.
     #[must_use]
     pub fn reconnects(&self) -> u64 {
         self.connections.saturating_sub(1)
@@ -139,7 +147,7 @@ impl NodeMetrics {
         }
     }
 
-    /// The node was waited for, in vain.
+    /// Counts an awaited vote that did not arrive.
     pub(super) fn not_voted(&mut self, cause: Cause) {
         self.fails.count(cause);
         self.timeouts += 1;
@@ -150,7 +158,7 @@ impl NodeMetrics {
         self.timeouts += u64::from(matches!(cause, Cause::ConnectTimeout | Cause::DeadPeer));
     }
 
-    /// An undo was sent, not for the first time if `again`.
+    /// Counts an undo. `again`: it repeats an earlier one.
     #[inline]
     pub(super) fn undo_sent(&mut self, again: bool) {
         self.undos += 1;
@@ -194,14 +202,14 @@ impl Metrics {
         }
     }
 
-    /// What was counted of one node.
+    /// Returns the counts of one node.
     #[must_use]
     #[inline]
     pub fn node(&self, node: NodeId) -> &NodeMetrics {
         &self.nodes[node.index()]
     }
 
-    /// How many acquisitions wait in the queue on the nodes now.
+    /// Returns the number of acquisitions that wait in the queue on the nodes now.
     #[must_use]
     pub fn in_queue(&self) -> u64 {
         self.joined_queue.saturating_sub(self.wait_in_queue.count())
@@ -248,16 +256,16 @@ impl Metrics {
     }
 }
 
-/// A kind of outcome of which each variant is counted on its own.
+/// An enum whose variants are counted separately.
 pub trait Kind: Copy + 'static {
     /// All variants.
     const ALL: &'static [Self];
 
-    /// The place of this one among them.
+    /// The index of this variant.
     fn place(self) -> usize;
 }
 
-/// The list of variants is complete, or it would not compile.
+/// Implements [`Kind`]. It does not compile if a variant is missing.
 macro_rules! kind {
     ($kind:ident: $($variant:ident)*) => {
         impl Kind for $kind {
@@ -288,10 +296,10 @@ kind!(Cause:
     ScriptsForbidden TooOld TlsPort PlainPort Certificate TlsRefused
     WrongType Replica ClusterMode SameServer Evicting OtherLimits RestartGuardAltered);
 
-/// The most variants of a kind.
+/// The maximum number of variants.
 const MOST_KINDS: usize = 64;
 
-/// Counts of a kind of outcome, one for each of its variants.
+/// Counts, one for each variant of `K`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct By<K> {
     counts: [u64; MOST_KINDS],
@@ -305,19 +313,19 @@ impl<K> Default for By<K> {
 }
 
 impl<K: Kind> By<K> {
-    /// How many there were of this one.
+    /// Returns the count of this variant.
     #[must_use]
     pub fn of(&self, kind: K) -> u64 {
         self.counts[kind.place()]
     }
 
-    /// How many there were of all together.
+    /// Returns the sum of all counts.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All variants with their counts, those among them that never happened.
+    /// Returns all variants with their counts, including zeros.
     pub fn iter(&self) -> impl Iterator<Item = (K, u64)> {
         K::ALL.iter().map(|&kind| (kind, self.of(kind)))
     }
@@ -328,7 +336,7 @@ impl<K: Kind> By<K> {
     }
 }
 
-/// How often something took how long, in buckets from 10 µs to 100 s whose bounds go 1, 2, 5.
+/// A histogram of durations in buckets from 10 µs to 100 s, with bounds in steps of 1, 2 and 5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     buckets: [u64; BUCKETS],
@@ -336,8 +344,8 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// The bounds of the buckets, each the longest span that is in it. Longer ones than the last are in
-    /// a bucket of their own.
+    /// The upper bounds of the buckets, inclusive. Durations above the last bound are in one more
+    /// bucket.
     pub const BOUNDS: [Duration; BUCKETS - 1] = {
         let mut bounds = [Duration::ZERO; BUCKETS - 1];
         let mut at = 0;
@@ -348,34 +356,35 @@ impl Histogram {
         bounds
     };
 
-    /// How many were recorded.
+    /// Returns the number of recorded durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// All of them together; at most 584 years.
+    /// Returns the sum of all durations, saturated at 584 years.
     #[must_use]
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(self.sum)
     }
 
-    /// How many are in each bucket: those of [`BOUNDS`](Self::BOUNDS) in order, and at last those that
-    /// were longer.
+    /// Returns the number of durations in each bucket: those of [`BOUNDS`](Self::BOUNDS) in order,
+    /// then the one above the last bound.
     #[must_use]
     pub fn buckets(&self) -> &[u64; BUCKETS] {
         &self.buckets
     }
 
-    /// The span that a share `q` of all, from 0 to 1, did not exceed; `None` if nothing was recorded.
+    /// Returns an estimate of the duration that a share `q` of all, from 0 to 1, did not exceed;
+    /// `None` if nothing was recorded.
     ///
-    /// An estimate: the true value is in the same bucket, so that the two differ by a factor of 2.5 at
-    /// the most, or by 10 µs in the first bucket. Inside a bucket values are taken to be spread evenly.
-    /// Of what was longer than the last bound nothing else is known: the estimate is the bound.
+    /// The true value is in the same bucket, so the estimate differs from it by at most a factor of
+    /// 2.5, or by 10 µs in the first bucket. Durations inside a bucket are assumed to be spread
+    /// evenly. Above the last bound the estimate is that bound.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         let count = self.count();
-        // The one with this number, counted from one, in the order of length.
+        // The rank of the duration, counted from one in order of length.
         let rank = (q.clamp(0.0, 1.0) * count as f64).ceil().max(1.0) as u64;
         let mut below = 0;
         for (at, &inside) in self.buckets.iter().enumerate() {
@@ -396,8 +405,8 @@ impl Histogram {
         self.add(to.0.saturating_sub(from.0));
     }
 
-    /// Between two powers of two there is at most one bound, so that the first bit of the span and one
-    /// comparison tell its bucket.
+    /// Adds a duration. At most one bound lies between two powers of two, so the number of bits and
+    /// one comparison determine the bucket.
     #[inline]
     fn add(&mut self, nanos: u64) {
         let first = usize::from(FIRST[(u64::BITS - nanos.leading_zeros()) as usize]);
@@ -407,10 +416,10 @@ impl Histogram {
     }
 }
 
-/// Buckets of a [`Histogram`], with the one for everything over its last bound.
+/// The number of buckets of a [`Histogram`], including the one above its last bound.
 pub const BUCKETS: usize = 23;
 
-/// In nanoseconds.
+/// The bounds in nanoseconds.
 const BOUNDS: [u64; BUCKETS - 1] = {
     let mut bounds = [0; BUCKETS - 1];
     let (mut at, mut decade) = (0, 10_000);
@@ -424,7 +433,7 @@ const BOUNDS: [u64; BUCKETS - 1] = {
     bounds
 };
 
-/// For each number of bits, how many bounds are below the least number that has so many.
+/// For each number of bits, the number of bounds below the smallest number with that many bits.
 const FIRST: [u8; 65] = {
     let mut first = [0; 65];
     let mut bits = 1;
@@ -457,7 +466,7 @@ mod tests {
         }
     }
 
-    /// Around every bound and every power of two, and far beyond both ends.
+    /// Durations around every bound and every power of two, and far beyond both ends.
     #[test]
     fn a_span_is_in_the_first_bucket_that_is_not_below_it() {
         let powers = (0..63).map(|bits| 1u64 << bits);
@@ -481,7 +490,7 @@ mod tests {
         assert_eq!((histogram.count(), histogram.sum), (3, u64::MAX));
     }
 
-    /// Against the exact quantile of many spans of every length.
+    /// Compared with the exact quantile of many durations of every length.
     #[test]
     fn a_quantile_is_off_by_no_more_than_its_bucket() {
         let mut random = 1u64;

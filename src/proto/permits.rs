@@ -1,19 +1,20 @@
-//! The slots of a semaphore: in which order an attempt looks for a free one, and on which one the nodes can agree.
+//! The slots of a semaphore: the order in which an attempt looks for a free one, and the choice
+//! when nodes disagree.
 //!
-//! A semaphore's permits are slots, each a lock of a quorum. The nodes choose: each gives the first slot that is free
-//! there, in an order that is random for each attempt and the same on all nodes. Where they have given different ones, the
-//! client settles on one that a quorum can give. Pure functions, so that tests can show what follows from answers. Not here:
-//! when nodes are asked, see `core/permits/`.
+//! A permit is a slot, and each slot is a lock of a quorum. Each node grants the first slot that is
+//! free there, in an order that is random for each attempt and the same on all nodes. If the nodes
+//! grant different slots, the client chooses one that a quorum can grant. The nodes are asked in
+//! `core/permits/`.
 
 use std::cmp::Reverse;
 
-/// The most permits of a semaphore.
+/// The maximum number of permits of a semaphore.
 pub const MAX_PERMITS: u16 = 1024;
 
-/// When each holder of a permit ends is in the key of this and the resource's name.
+/// The prefix of the key that has the expiry of each holder of a permit.
 pub(super) const ENDS_PREFIX: &[u8] = b"redbolt:until:";
 
-/// The fencing counters of a semaphore's slots are in the key of this and the resource's name.
+/// The prefix of the key that has the fencing counters of a semaphore's slots.
 pub(super) const COUNTERS_PREFIX: &[u8] = b"redbolt:slotfence:";
 
 /// The order in which an attempt looks for a free slot.
@@ -21,15 +22,16 @@ pub(super) const COUNTERS_PREFIX: &[u8] = b"redbolt:slotfence:";
 pub(super) struct SlotOrder {
     permits: u16,
     first: u16,
-    /// Without a common divisor with the number of permits, so that all slots come up.
+    /// The distance from one slot to the next. It has no common divisor with the number of permits,
+    /// so that the order contains every slot.
     step: u16,
 }
 
 impl SlotOrder {
-    /// Of a lock that is no permit.
+    /// The order of a lock that is not a permit.
     pub(super) const NONE: Self = Self { permits: 1, first: 0, step: 1 };
 
-    /// One of so many permits, at random.
+    /// Returns a random order of this number of permits.
     pub(super) fn new(permits: u16, random: [u8; 16]) -> Self {
         let permits = permits.max(1);
         let number = |at: usize| u16::from_le_bytes([random[at], random[at + 1]]);
@@ -37,7 +39,8 @@ impl SlotOrder {
         while divisor(step, permits) > 1 {
             step = step % permits + 1;
         }
-        // The first byte of a token is not as random as the others.
+        // Random, so that clients that start together do not all ask for the same slot.
+        // The first byte of a token is less random than the others.
         Self { permits, first: number(4) % permits, step }
     }
 
@@ -53,14 +56,14 @@ impl SlotOrder {
         self.step
     }
 
-    /// The slot that comes up at this place.
+    /// Returns the slot at a position of the order.
     fn slot(self, place: usize) -> u16 {
         let at = usize::from(self.first) + place * usize::from(self.step);
-        // Below the number of permits.
+        // The remainder is below the number of permits, so it fits.
         (at % usize::from(self.permits)) as u16
     }
 
-    /// The place at which a slot comes up.
+    /// Returns the position of a slot in the order.
     fn place(self, slot: u16) -> Option<usize> {
         (0..usize::from(self.permits)).find(|&place| self.slot(place) == slot)
     }
@@ -70,23 +73,24 @@ fn divisor(one: u16, other: u16) -> u16 {
     if other == 0 { one } else { divisor(other, one % other) }
 }
 
-/// What a node has given: a slot, and which others it had free, of the 64 places that it looked at last.
+/// The reply of a node: the slot that it granted, and the other slots that are free there, among
+/// the 64 positions that it read last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
     slot: u16,
-    /// The number of those 64 places.
+    /// The index of the block of 64 positions.
     part: u16,
-    /// A bit for each of them, the lowest for the first.
+    /// A bit for each position of the block, the lowest for the first.
     free: u64,
 }
 
 impl Offer {
-    /// A slot, and the free ones of the 64 places of this number: a bit for each, the lowest for the first.
+    /// Returns an offer of a slot, and of the free ones in a block of 64 positions.
     pub(super) fn new(slot: u16, part: u16, free: u64) -> Self {
         Self { slot, part, free }
     }
 
-    /// The slot that it has given.
+    /// Returns the granted slot.
     pub(super) fn slot(&self) -> u16 {
         self.slot
     }
@@ -96,11 +100,12 @@ impl Offer {
     }
 }
 
-/// So many places are looked at together.
+/// The number of positions that a node reads at once.
 const PART: usize = 64;
 
-/// The slot that at least a quorum of these nodes have given or can give: one that most of them have given, and of these the
-/// one that most can give. `None` if there is none.
+/// Returns the slot that at least `quorum` of these nodes have granted or can grant; `None` if
+/// there is none. Of several it is the one that most have granted, then the one that most can
+/// grant, then the first in the order.
 pub(super) fn best_slot(order: SlotOrder, offers: &[Offer], quorum: usize) -> Option<u16> {
     let given = offers.iter().filter_map(|offer| order.place(offer.slot));
     let free = offers.iter().flat_map(|offer| {
@@ -114,6 +119,7 @@ pub(super) fn best_slot(order: SlotOrder, offers: &[Offer], quorum: usize) -> Op
         (ours, ours + open.count(), Reverse(place))
     };
     let places = given.chain(free).filter(|&place| place < order.permits.into());
+    // Less than a quorum in one slot is not a permit: two holders could have the slot at once.
     let all = places.map(worth).filter(|&(_, can, _)| can >= quorum);
     all.max().map(|(_, _, Reverse(place))| order.slot(place))
 }
@@ -140,7 +146,7 @@ mod tests {
     #[test]
     fn nodes_settle_on_a_slot_that_a_quorum_can_give() {
         let order = SlotOrder { permits: 10, first: 4, step: 3 };
-        // The slots in order: 4 7 0 3 6 9 2 5 8 1.
+        // The order of the slots: 4 7 0 3 6 9 2 5 8 1.
         let offer = |slot, free| Offer { slot, part: 0, free };
         let best = |offers: &[Offer], quorum| best_slot(order, offers, quorum);
         assert_eq!(best(&[offer(4, 1), offer(7, 0b11)], 2), Some(4), "one has it, one has it free");

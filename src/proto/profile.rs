@@ -1,8 +1,9 @@
-//! Profiles: with which library's locks a lock takes part.
+//! Profiles: the library with whose locks a lock is compatible.
 //!
-//! A profile is redbolt's own format or points to the [`Format`] of another library. It is data: validity, quorum, undo and
-//! waiting are those of every lock. Invariant: a program links only the formats whose profiles it names, so this file names none.
-//! Their constants are in `format::profiles`.
+//! A profile is redbolt's own format or points to the [`Format`] of another library. It is data:
+//! validity, quorum, undo and waiting are those of every lock. Invariant: this file names no
+//! format, so that a program links only those that it uses. The constants of profiles are in
+//! `format::profiles`.
 
 use std::fmt;
 
@@ -10,39 +11,40 @@ use super::format::Format;
 use super::lock_kind::LockKind;
 use super::lock_mode::LockMode;
 
-/// With which library's locks a lock takes part. See [the manual](crate::manual::profiles) for the libraries of each.
+/// The library with whose locks a lock is compatible. [The manual](crate::manual::profiles) lists
+/// the libraries of each profile.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Profile(Option<&'static Format>);
 
 impl Profile {
-    /// The default: redbolt's own locks, and those of libraries that take a lock by `SET NX PX` and delete it if it has their
-    /// value.
+    /// The default: redbolt's own locks, and those of libraries that acquire with `SET NX PX` and
+    /// delete the key if it has their value.
     pub const PLAIN: Self = Self(None);
 
-    /// The profile of a format.
+    /// Returns the profile of a format.
     #[doc(hidden)]
     #[must_use]
     pub const fn of(format: &'static Format) -> Self {
         Self(Some(format))
     }
 
-    /// Its format; `None` for redbolt's own.
+    /// Returns the format; `None` for redbolt's own.
     pub(super) fn format(self) -> Option<&'static Format> {
         self.0
     }
 
-    /// Its name on the command line and in records.
+    /// Returns the name for the command line and for records.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.format().map_or("plain", |format| format.name)
     }
 
-    /// What a lock of this profile cannot be, if it was asked for that: its format has no room for it.
+    /// Returns why the format does not support such a lock; `None` if it does.
     pub(super) fn cannot(self, mode: LockMode, keys: usize, fenced: bool) -> Option<&'static str> {
         self.format()?.cannot(mode, keys, fenced)
     }
 
-    /// Why who has a lock of this profile cannot change its mode.
+    /// Returns why locks of this profile cannot change their mode; `None` if they can.
     pub(super) fn cannot_change_mode(self) -> Option<&'static str> {
         match self.format()?.has_readers() {
             true => Some("change its mode: only redbolt's own format has room for both"),
@@ -50,27 +52,28 @@ impl Profile {
         }
     }
 
-    /// The same, if it was asked for under this name.
+    /// Returns why the format does not support a lock of this name; `None` if it does.
     pub(super) fn cannot_be(self, name: &[u8]) -> Option<&'static str> {
         (self.format()?.cannot_be)(name)
     }
 
-    /// Whether its members tell who waits of releases.
+    /// Returns whether the library publishes releases for waiters.
     pub(super) fn has_channels(self) -> bool {
         self.format().is_some_and(|format| format.channels.is_some())
     }
 
-    /// Whether its members publish each release, so that a subscriber need not ask in between.
+    /// Returns whether the library publishes every release, so that a subscriber need not poll.
     pub(super) fn publishes_every_release(self) -> bool {
         self.format().is_some_and(|format| format.publishes_every_release)
     }
 
-    /// The channels on which releases of a lock with this name are published.
+    /// Returns the channels on which releases of a lock of this name are published.
     pub(super) fn channels(self, name: &[u8]) -> Vec<Vec<u8>> {
         self.format().and_then(|format| format.channels).map_or_else(Vec::new, |of| of(name))
     }
 
-    /// The kind of lock that it is in this mode, with a fencing token or without; `None` if that is one of redbolt's own.
+    /// Returns the kind of a lock in this mode, with a fencing token or without; `None` for one of
+    /// redbolt's own kinds.
     pub(super) fn kind(self, mode: LockMode, fenced: bool) -> Option<&'static LockKind> {
         self.format().map(|format| format.kind(mode, fenced))
     }

@@ -15,13 +15,13 @@ use super::steps::step;
 use super::time::ttl_ms;
 use crate::resp::{builder_methods, messages};
 
-/// The most resources in one lock.
+/// The maximum number of resources in one lock.
 pub const MAX_KEYS: usize = 64;
 
-/// The most bytes in the name of a resource.
+/// The maximum length of a resource's name, in bytes.
 pub const MAX_RESOURCE: usize = 64 << 10;
 
-/// A request for a lock on one resource or on several, all or nothing.
+/// A request for a lock on one or several resources, granted all or nothing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,9 +43,10 @@ pub struct LockRequest<'a> {
 }
 
 impl<'a> LockRequest<'a> {
-    /// Asks for a lock on `resource`, 1 byte to 64 KiB, any bytes. It is the name of the key.
+    /// Requests a lock on `resource`, whose name (1 byte to 64 KiB, any bytes) is the name of the
+    /// key on the nodes.
     ///
-    /// Until said otherwise the TTL is 10 s and there is one attempt.
+    /// The defaults are a TTL of 10 s, one attempt, and exclusive mode.
     pub fn new(resource: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         let (ttl, wait) = (Duration::from_secs(10), Wait::No);
         Self {
@@ -60,19 +61,21 @@ impl<'a> LockRequest<'a> {
         }
     }
 
-    /// Adds a resource to the same lock: all are granted together or none is. At most 64.
+    /// Adds a resource to the lock, which is granted on all resources or on none. At most 64
+    /// resources.
     pub fn and(mut self, resource: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         self.more.push(resource.as_ref().into());
         self
     }
 
-    /// Whose locks it takes part in: [redbolt's own](Profile::PLAIN), unless said otherwise.
+    /// Sets the library in whose format the lock is written. Default: [redbolt's
+    /// format](Profile::PLAIN).
     pub fn format(mut self, format: Profile) -> Self {
         self.profile = format;
         self
     }
 
-    /// How long to wait for it. A duration is the longest wait.
+    /// Sets how long the acquisition waits for the lock. A `Duration` is the maximum.
     ///
     /// ```
     /// use std::time::Duration;
@@ -87,80 +90,86 @@ impl<'a> LockRequest<'a> {
     }
 
     builder_methods! {
-        /// How long the nodes keep the lock unless it is extended; cut to whole milliseconds. To be extended in time
-        /// a lock needs a TTL of four round trips at least.
+        /// Sets the TTL: how long the nodes keep the lock unless it is extended, rounded down to
+        /// whole milliseconds. An extension reaches the nodes in time only if the TTL is at least
+        /// four round trips.
         pub fn ttl(ttl: Duration) => ttl = ttl;
 
-        /// Asks for the lock beside others who share it, as a reader does beside readers. Whoever asks for it without
-        /// this waits until all who share it are gone, and they wait for whoever has it alone.
+        /// Requests the lock in shared (reader) mode. Readers share the resource; exclusive holders
+        /// and readers exclude each other.
         ///
-        /// Each holder is on its own: one that dies leaves the others what they have, and keeps nobody out for longer
-        /// than its own TTL. With a fencing token, all who share between two exclusive holders have the same number,
-        /// an odd one. Only a lock on one resource can be shared.
+        /// A reader that crashes does not affect the other readers, and blocks writers for at most
+        /// its own TTL. With a fencing token, all readers between two exclusive holders get the
+        /// same number, which is odd. A shared lock has one resource.
         pub fn shared() => mode = LockMode::Shared;
 
-        /// Asks for one of the resource's `permits`, 1 to 1 024: at most so many hold one at once, as of a semaphore.
+        /// Requests one of `permits` permits (1 to 1,024) of the resource, which then acts as a
+        /// semaphore: at most `permits` clients hold it at once.
         ///
-        /// The lock tells the number of its permit, from 0 to `permits` - 1, and no other holder has the same. Whoever asks for
-        /// the resource without this, or to share it, waits until all permits are given back, and the other way round. Where
-        /// requests differ in `permits`, at most the largest of them are given. With a fencing token, each permit has a counter
-        /// of its own. Only a lock on one resource can have permits.
+        /// A granted lock has the number of its permit, from 0 to `permits` - 1, which no other
+        /// holder has. A permit and an exclusive or shared lock on the same resource exclude each
+        /// other. If requests differ in `permits`, the number of holders is at most the largest of
+        /// them. With a fencing token, each permit has a counter of its own. A permit has one
+        /// resource.
         pub fn permits(permits: u16) => mode = LockMode::Permit { of: permits };
 
-        /// Asks for a [`FencingToken`](super::FencingToken) with the lock. It needs the restart guard, and a
-        /// `max_ttl` of at least 11 s. Each resource has a counter on each node, under its name behind
-        /// `redbolt:fence:`.
+        /// Requests a [`FencingToken`](super::FencingToken) with the lock. This needs the restart
+        /// guard and a `max_ttl` of at least 11 s. Each node keeps a counter for each resource, in
+        /// a key with the resource's name after the prefix `redbolt:fence:`.
         pub fn fenced() => fenced = true;
 
-        /// Asks for the lock to be extended until it is released, so that the TTL says only how soon it ends
-        /// if this process does. Without it a lock is a lease of fixed length.
+        /// Extends the lock automatically until it is released. The TTL then only determines how
+        /// soon the lock ends if this process stops. Without this the lock is a lease of fixed
+        /// length.
         ///
-        /// A [`Driver`](crate::Driver) extends the lock when it is processed, an [`Engine`](crate::Engine) on its
-        /// thread. A blocking [`Client`](crate::Client) does nothing between two calls, and refuses.
+        /// A [`Driver`](crate::Driver) extends the lock when it is processed, an
+        /// [`Engine`](crate::Engine) on its thread. A blocking [`Client`](crate::Client) does
+        /// nothing between two calls, so it refuses the request.
         pub fn auto_extend(auto_extend: AutoExtend) => auto_extend = Some(auto_extend);
     }
 
-    /// Whether the lock is to be extended until it is released.
+    /// Returns whether the lock is extended automatically until it is released.
     #[must_use]
     pub fn is_auto_extended(&self) -> bool {
         self.auto_extend.is_some()
     }
 
-    /// Whether it asks for a fencing token.
+    /// Returns whether the lock comes with a fencing token.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.fenced
     }
 
-    /// Whose locks it takes part in.
+    /// Returns the profile in whose format the lock is written.
     #[must_use]
     pub fn wanted_profile(&self) -> Profile {
         self.profile
     }
 
-    /// Why a lock of its profile cannot change its mode, if it cannot.
+    /// Returns the error for a change of mode if the profile does not support one.
     pub(crate) fn keeps_mode(&self) -> Option<RequestError> {
         let profile = self.profile;
         profile.cannot_change_mode().map(|what| RequestError::ProfileCannot { profile, what })
     }
 
-    /// The TTL that it asks for.
+    /// Returns the requested TTL.
     pub(crate) fn wanted_ttl(&self) -> Duration {
         self.ttl
     }
 
-    /// Beside whom the lock is to be held.
+    /// Returns the requested mode.
     #[must_use]
     pub fn mode(&self) -> LockMode {
         self.mode
     }
 
-    /// The resources that it asks for, in the order in which they were given.
+    /// Returns the requested resources, in the order in which they were added.
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(&*self.first).chain(self.more.iter().map(|resource| &**resource))
     }
 
-    /// The same ask with names of its own, for a thread or a task that outlives those it was made of.
+    /// Returns the same request with owned names, for a thread or task that outlives the borrowed
+    /// ones.
     pub fn into_owned(self) -> LockRequest<'static> {
         let owned = |resource: Cow<'_, [u8]>| Cow::Owned(resource.into_owned());
         LockRequest {
@@ -179,7 +188,8 @@ impl<'a> LockRequest<'a> {
         1 + self.more.len()
     }
 
-    /// The place of the first resource that was given before, among at most [`MAX_KEYS`].
+    /// Returns the index of the first resource that repeats an earlier one. The request has at most
+    /// [`MAX_KEYS`] resources.
     fn second_of_a_kind(&self) -> Option<usize> {
         if self.more.is_empty() {
             return None;
@@ -187,6 +197,7 @@ impl<'a> LockRequest<'a> {
         let mut sorted: [(&[u8], usize); MAX_KEYS] = [(&[], 0); MAX_KEYS];
         let keys = &mut sorted[..self.key_count()];
         keys.iter_mut().zip(self.resources().zip(0..)).for_each(|(place, key)| *place = key);
+        // Sorting needs n log n comparisons; comparing all pairs would need n².
         keys.sort_unstable_by(|one, other| {
             step();
             one.cmp(other)
@@ -208,6 +219,7 @@ impl<'a> LockRequest<'a> {
         }
         for key in self.resources() {
             check_resource(key)?;
+            // A lock at this key would overwrite the restart guard, and the node would stop voting.
             if config.restart_guard_key() == Some(key) {
                 return Err(RequestError::RestartGuardKey);
             }
@@ -241,13 +253,13 @@ impl<'a> LockRequest<'a> {
     }
 }
 
-/// How a lock is auto-extended: see [`LockRequest::auto_extend`].
+/// Options of automatic extension; see [`LockRequest::auto_extend`].
 ///
 /// ```
 /// use std::time::Duration;
 /// use redbolt::{AutoExtend, LockRequest};
 ///
-/// // Lost 3 s after this process stops, and in any case after an hour.
+/// // The lock ends at most 3 s after this process stops, and in any case after an hour.
 /// let auto_extend = AutoExtend::until_released().max_hold(Duration::from_secs(3600));
 /// let request = LockRequest::new("leader").ttl(Duration::from_secs(3)).auto_extend(auto_extend);
 /// ```
@@ -258,21 +270,23 @@ pub struct AutoExtend {
 }
 
 impl AutoExtend {
-    /// Extends the lock each third of its TTL, for as long as the configuration's
-    /// [`max_hold`](super::Settings::max_hold) allows.
+    /// Extends the lock each third of its TTL, for as long as
+    /// [`max_hold`](super::Settings::max_hold) of the configuration allows.
     #[must_use]
     pub fn until_released() -> Self {
         Self { every: None, max_hold: None }
     }
 
     builder_methods! {
-        /// Extends it so often, more than zero and at most half of the TTL; a little earlier at random, or
-        /// together with other locks.
+        /// Sets the interval between extensions: more than zero and at most half of the TTL. An
+        /// extension may come earlier, by a random part of the interval or together with those of
+        /// other locks.
         #[must_use]
         pub fn every(every: Duration) => every = Some(every);
 
-        /// Stops extending when the lock would be held for longer than this. It is lost when its validity ends behind that
-        /// ([`LossCause::HeldTooLong`](super::LossCause::HeldTooLong)).
+        /// Sets how long the lock may be held. It is not extended past this limit, and is lost with
+        /// [`LossCause::HeldTooLong`](super::LossCause::HeldTooLong) when its validity ends. The
+        /// smaller of this and the configuration's [`max_hold`](super::Settings::max_hold) applies.
         #[must_use]
         pub fn max_hold(max_hold: Duration) => max_hold = Some(max_hold);
     }
@@ -286,8 +300,8 @@ pub(super) fn check_resource(key: &[u8]) -> Result<(), RequestError> {
     }
 }
 
-/// Whether a key of this name can be a lock's, which an operator may delete: no restart guard's, whether this client
-/// minds it or not, and no counter's.
+/// Checks that a key of this name may be a lock, which an operator may delete. Keys of restart
+/// guards (even if this client does not use the guard) and of fencing counters are rejected.
 pub(crate) fn check_lock_name(config: &Config, key: &[u8]) -> Result<(), RequestError> {
     check_resource(key)?;
     check_counter(config, Profile::PLAIN, key)?;
@@ -298,7 +312,8 @@ pub(crate) fn check_lock_name(config: &Config, key: &[u8]) -> Result<(), Request
     }
 }
 
-/// Keys that are kept with resources are not resources: a script that writes them would change the lock of another client.
+/// Rejects names of keys that are kept with resources: a script that writes such a key as a lock
+/// would change the lock of another client.
 fn check_counter(config: &Config, profile: Profile, key: &[u8]) -> Result<(), RequestError> {
     let is_reserved = || RESERVED.iter().any(|prefix| key.starts_with(prefix));
     if key.starts_with(fence::COUNTER_PREFIX) {
@@ -310,15 +325,16 @@ fn check_counter(config: &Config, profile: Profile, key: &[u8]) -> Result<(), Re
     }
 }
 
-/// How the names begin of what is kept beside a resource.
+/// The prefixes of redbolt's keys that are kept with resources, other than fencing counters.
 const RESERVED: [&[u8]; 3] = [permits::ENDS_PREFIX, permits::COUNTERS_PREFIX, fair_queue::PREFIX];
 
-/// A TTL is judged by the whole milliseconds that the nodes will get.
+/// Validates a TTL after rounding it down to the milliseconds that the nodes get.
 pub(super) fn check_ttl(config: &Config, ttl: Duration) -> Result<(), RequestError> {
     let max_ttl = config.settings.max_ttl;
     if ttl > max_ttl {
         return Err(RequestError::TtlAboveMaximum { ttl, max_ttl });
     }
+    // The nodes expire keys by whole milliseconds, so a fraction gives no validity.
     let ttl = Duration::from_millis(ttl_ms(ttl));
     let drift = config.drift.of(ttl);
     if ttl.is_zero() {
@@ -330,16 +346,17 @@ pub(super) fn check_ttl(config: &Config, ttl: Duration) -> Result<(), RequestErr
     }
 }
 
-/// How long an acquisition goes on.
+/// How long an acquisition retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// Attempts until granted or until this much time has passed. Zero is one attempt, as
+    /// Retries until the lock is granted or this time has passed. Zero is the same as
     /// [`No`](Self::No).
     UpTo(Duration),
-    /// Attempts until granted, or until the nodes' configuration makes a quorum impossible.
+    /// Retries until the lock is granted, or the configuration of too many nodes is wrong for a
+    /// quorum.
     Forever,
-    /// One attempt.
+    /// Makes one attempt.
     No,
 }
 
@@ -350,72 +367,75 @@ impl From<Duration> for Wait {
 }
 
 messages! {
-    /// A request that cannot be carried out, whatever the nodes say. Nothing was sent.
+    /// An invalid request, or one that the state of the lock does not allow. Nothing was sent to
+    /// the nodes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum RequestError {
-        /// One call asks twice for a resource, in two locks.
+        /// Two locks of one call request the same resource.
         DuplicateRequest {
-            /// Place of the second request, from zero.
+            /// The index of the second request, from zero.
             index: usize,
         }: "request {} is for a resource that an earlier one asks for" with (index + 1),
-        /// A fenced lock needs the restart guard, and a `max_ttl` of at least 11 s.
+        /// Fencing needs the restart guard and a `max_ttl` of at least 11 s.
         CannotFence: "fencing needs the restart guard, and a max_ttl of at least {MIN_MAX_TTL:?}",
-        /// The name of the resource begins as those of fencing counters do.
+        /// The name of the resource begins with the prefix of fencing counters, `redbolt:fence:`.
         CounterKey: "the resource has a name of fencing counters, redbolt:fence:...",
-        /// The same resource twice in one lock.
+        /// A resource is listed twice in one lock.
         DuplicateKey {
-            /// Place of the second, from zero.
+            /// The index of the second one, from zero.
             index: usize,
         }: "resource {} of the lock is there twice" with (index + 1),
-        /// A resource needs at least one byte.
+        /// The name of the resource is empty.
         EmptyResource: "the resource's name is empty",
-        /// An extension of this lock is under way.
+        /// An extension of this lock is still pending.
         ExtensionUnderWay: "an extension of this lock is under way",
-        /// A change of this lock's mode is under way.
+        /// A change of this lock's mode is still pending.
         ModeChangeUnderWay: "a change of this lock's mode is under way",
-        /// A lock that is not exclusive is not downgraded.
+        /// The lock cannot be downgraded because it is not exclusive.
         NotExclusive: "the lock is not exclusive",
-        /// A lock that is not shared is not upgraded.
+        /// The lock cannot be upgraded because it is not shared.
         NotShared: "the lock is not shared",
-        /// The client or driver belongs to the process that this one was forked from.
+        /// The client or driver was created before this process was forked, and belongs to the
+        /// parent.
         Forked: "this client belongs to the process before the fork: make a new one in the child",
         /// The resource has the name of the restart guard's key.
         RestartGuardKey: "the resource has the name of the restart guard's key",
-        /// A semaphore has 1 to 1 024 permits.
+        /// The number of permits is not 1 to 1,024.
         Permits {
-            /// How many were asked for.
+            /// The requested number of permits.
             permits: u16,
         }: "{permits} permits, of 1 to {MAX_PERMITS}",
-        /// One permit for several resources.
+        /// A permit was requested for several resources.
         PermitKeys {
-            /// How many.
+            /// The number of resources.
             keys: usize,
         }: "one permit for {keys} resources at once",
-        /// The format of a profile has no room for what was asked.
+        /// The format of a profile does not support the request.
         ProfileCannot {
-            /// Whose format it is.
+            /// The profile.
             profile: Profile,
-            /// What it cannot do, and why.
+            /// The unsupported feature and the reason.
             what: &'static str,
         }: "a lock of the profile {profile} cannot {what}",
-        /// The name of the resource is that of a key which redbolt, or a format that is configured or asked for, keeps with its
-        /// locks.
+        /// The name of the resource is that of a key which redbolt, or a configured or requested
+        /// format, keeps with its locks.
         ReservedKey: "the resource has the name of a key beside locks: redbolt:until:..., \
                 redbolt:slotfence:..., redbolt:line..., or one that another library's format keeps there",
-        /// A shared lock on several resources.
+        /// A shared lock was requested on several resources.
         SharedKeys {
-            /// How many.
+            /// The number of resources.
             keys: usize,
         }: "{keys} resources in one shared lock, only one can be shared",
-        /// An owner holds the lock already, and a re-entry asks for what cannot be added to it.
+        /// The owner already holds the lock, and its second request asks for something that the
+        /// held lock lacks and that cannot be added.
         HeldWithout {
-            /// What is missing.
+            /// The missing property.
             missing: &'static str,
         }: "the owner holds the lock without {missing}",
-        /// A lock that can be entered again, on several resources.
+        /// A reentrant lock was requested on several resources.
         ReentrantKeys {
-            /// How many.
+            /// The number of resources.
             keys: usize,
         }: "{keys} resources in one reentrant lock, it can have one",
         /// The lock would be held for longer than the maximum hold time.
@@ -423,7 +443,7 @@ messages! {
             /// The maximum hold time.
             max_hold: Duration,
         }: "the lock would be held for longer than the maximum of {max_hold:?}",
-        /// A lock is auto-extended at intervals of more than zero and at most half of its TTL.
+        /// The interval of automatic extension is zero, or longer than half of the TTL.
         AutoExtendInterval {
             /// The interval.
             every: Duration,
@@ -431,41 +451,41 @@ messages! {
             ttl: Duration,
         }: "a TTL of {ttl:?} cannot be auto-extended every {every:?} \
             (more than 0, at most half of it)",
-        /// A blocking client has nobody who could auto-extend a lock between two calls.
+        /// A blocking client cannot auto-extend a lock because it does nothing between two calls.
         AutoExtendUnsupported: "a blocking client cannot auto-extend a lock: use an Engine, \
                 or extend it yourself",
         /// The lock is not held: not yet granted, released, or lost.
         NotHeld: "the lock is not held",
-        /// A lock that was detached was taken on other nodes, or on these in another order.
+        /// The detached lock was acquired on other nodes, in another order, or with another quorum.
         OtherNodes: "the lock was taken on other nodes, on these in another order, \
                 or with another quorum",
-        /// A resource has at most 64 KiB.
+        /// The name of the resource is longer than 64 KiB.
         ResourceTooLong {
-            /// Its length.
+            /// The length of the name in bytes.
             len: usize,
         }: "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}",
-        /// A lock has at most 64 resources.
+        /// The lock has more than 64 resources.
         TooManyKeys {
-            /// How many were given.
+            /// The number of resources.
             keys: usize,
         }: "{keys} resources in one lock, the limit is {MAX_KEYS}",
-        /// More locks are under way than one core can have.
+        /// The core has no room for another lock.
         TooManyLocks: "too many locks under way in this client",
-        /// The TTL is over the configured maximum.
+        /// The TTL exceeds the configured maximum.
         TtlAboveMaximum {
-            /// The TTL.
+            /// The requested TTL.
             ttl: Duration,
-            /// The maximum.
+            /// The configured maximum.
             max_ttl: Duration,
         }: "the TTL of {ttl:?} is over the maximum of {max_ttl:?} (max_ttl)",
-        /// The TTL is so short that the drift of clocks leaves no validity.
+        /// The TTL is too short: clock drift leaves no validity.
         TtlBelowDrift {
-            /// The TTL.
+            /// The requested TTL.
             ttl: Duration,
-            /// The drift.
+            /// The drift that is subtracted.
             drift: Duration,
         }: "the TTL of {ttl:?} leaves no validity: clock drift takes {drift:?}",
-        /// The TTL is zero, or below one millisecond.
+        /// The TTL is shorter than one millisecond.
         TtlZero: "the TTL is zero (it is counted in milliseconds)",
     }
 }
@@ -477,7 +497,7 @@ mod tests {
     use super::*;
     use crate::proto::{NodeSettings, Settings};
 
-    /// Of 2.9 ms the nodes get 2 ms, and the drift takes more than that.
+    /// A TTL of 2.9 ms is 2 ms on the nodes, which is less than the drift.
     #[test]
     fn a_ttl_is_judged_in_whole_milliseconds() {
         let settings = Settings::new(vec![NodeSettings::default()]);

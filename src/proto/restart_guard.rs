@@ -1,97 +1,105 @@
-//! The restart guard: what a node's restart guard key says, and what follows from it.
+//! The restart guard: the meaning of the value and the TTL of a node's restart guard key.
 //!
-//! [The manual](crate::manual::guard) has the rules. The key's value says for which run of the server, which
-//! history of its data, which `max_ttl`, how many nodes and which database it speaks; its TTL says the rest, measured
-//! against the fixed [`BIG_MS`].
+//! The value names the server's run, the history of its data, `max_ttl`, the number of nodes and
+//! the database. The TTL, compared with the fixed [`BIG_MS`], determines whether the node is
+//! quarantined. [The manual](crate::manual::guard) has the rules.
 //!
-//! Pure functions, and public, so that the models that search this protocol for holes decide with the
-//! same code. Not here: when the key is read and written, see `core/restart_guard/`.
+//! The functions are pure and public, so that the models of the protocol run the same code. The key
+//! is read and written in `core/restart_guard/`.
 
 use std::time::Duration;
 
 use crate::resp::messages;
 
-/// The 40 hexadecimal digits that a server draws at each start.
+/// The 40 random hexadecimal digits that a server draws at each start.
 pub type RunId = [u8; 40];
 
-/// The 40 hexadecimal digits that name the history of a server's data: its `master_replid`. A replica has its master's, and
-/// draws its own when it is promoted. So a master that has another one than before may have been a replica meanwhile, with
-/// the memory of another server; or its first replica came, or the last one left long ago, which nobody can tell apart later.
+/// The 40 hexadecimal digits that identify the history of a server's data: its `master_replid`
+/// ([Redis replication]). A replica has its master's, and draws a new one when it is promoted.
+///
+/// A master whose id has changed may have been a replica in between, with the data of another
+/// server. Or it got its first replica, or its last one left long ago; later these cases cannot be
+/// distinguished.
+///
+/// [Redis replication]: https://redis.io/docs/latest/operate/oss_and_stack/management/replication/
 pub type ReplicationId = [u8; 40];
 
-/// The TTL in ms at which a quarantine ends: four years. A restart guard is enrolled for this long and
-/// `max_ttl`, and so lives far longer than any process that relies on it.
+/// The TTL in ms at which a quarantine ends: four years. A restart guard is enrolled with a TTL of
+/// this plus `max_ttl`, and so lives far longer than any process that relies on it.
 pub const BIG_MS: u64 = 4 * 365 * 24 * 60 * 60 * 1000;
 
-/// Whether nodes are guarded.
+/// Whether nodes have restart guards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartGuard {
-    /// A grant counts only where the restart guard says that the node remembers every lock.
+    /// A grant counts only if the restart guard shows that the node has not lost locks.
     #[default]
     On,
-    /// A node that was restarted without its memory votes at once, so that a lock which it forgot can
-    /// be granted twice. For nodes that never lose their memory, or for locks that only save work.
+    /// A node that restarted without its data votes at once, so that a lost lock can be granted
+    /// twice. For nodes that never lose their data, or for locks that only save work.
     Off,
 }
 
-/// What happens to a node that has no restart guard for us.
+/// How to treat a node without a restart guard of this client's configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Setup {
-    /// It is enrolled, and quarantined for `max_ttl`.
+    /// Enrol the node, and quarantine it for `max_ttl`.
     #[default]
     Enrol,
-    /// If no node of the set has a restart guard, all are new: they are enrolled without a quarantine. Else as
-    /// [`Enrol`](Self::Enrol). Wrong where all nodes can lose their memory at once.
+    /// If no node of the set has a restart guard, treat all as new and enrol them without a
+    /// quarantine. Otherwise as [`Enrol`](Self::Enrol). Unsafe if all nodes can lose their data at
+    /// the same time.
     IfNew,
-    /// If no node of the set votes, and none has another restart guard than ours, the operator's word is taken
-    /// that all are new, and they vote at once. Else nothing is written.
+    /// The operator states that all nodes are new. If no node of the set votes and none has a
+    /// restart guard of another configuration, they vote at once. Otherwise write nothing.
     Init,
-    /// Nothing is written, whatever is found: for a client that only inspects.
+    /// Write nothing, for a client that only inspects.
     ReadOnly,
-    /// All nodes get our restart guard, whatever they have, with a quarantine of the larger `max_ttl`, and
-    /// drop their other connections, on which the old value was read.
+    /// Give all nodes the restart guard of this configuration, whatever they have, with a
+    /// quarantine of the larger `max_ttl`, and close their other connections, on which the old
+    /// value was read.
     Change,
 }
 
-/// How much of a restart guard is believed.
+/// How far a restart guard is trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartTrust {
-    /// It must be of the server's present run.
+    /// Only a restart guard of the server's present run is trusted.
     #[default]
     Strict,
-    /// The operator's word that the server syncs every write to its disk (`appendfsync always`): a
-    /// guard of any earlier run will do. Behind sentinels as [`Strict`](Self::Strict): a replica that is
-    /// promoted may lack writes that its master has synced.
+    /// A restart guard of any earlier run is trusted as well, because the operator states that the
+    /// server syncs every write to its disk (`appendfsync always`). Behind sentinels this is the
+    /// same as [`Strict`](Self::Strict): a promoted replica may lack writes that its master has
+    /// synced.
     Durable,
-    /// The user may not run `INFO`, so that the run is unknown and any will do. A server that comes
-    /// back with stale data goes unseen, and so does what else `INFO` tells: a replica, cluster mode, a
-    /// policy that evicts, the same server under two names.
+    /// A restart guard of any run is trusted, for a user that may not run `INFO`. A server that
+    /// comes back with old data is not detected, and neither is anything else that `INFO` shows: a
+    /// replica, cluster mode, an evicting policy, or one server under two names.
     MarkerOnly,
 }
 
-/// What the restart guard of a node has to say for this client.
+/// The restart guard that a client expects on a node.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the models state what is expected field by field")]
 pub struct Expected {
-    /// The server's present run; `None` where `INFO` is forbidden.
+    /// The server's present run; `None` if `INFO` is forbidden.
     pub run_id: Option<RunId>,
-    /// The history of its data; `None` where the server does not tell.
+    /// The history of the server's data; `None` if the server does not report it.
     pub replication_id: Option<ReplicationId>,
     /// The longest TTL of any lock, in ms.
     pub max_ttl_ms: u64,
-    /// How many nodes the set has.
+    /// The number of nodes in the set.
     pub nodes: u64,
     /// The database of the locks.
     pub database: u64,
-    /// How much of it is believed.
+    /// How far the restart guard is trusted.
     pub restart_trust: RestartTrust,
 }
 
 impl Expected {
-    /// The value that this client enrols a node with.
+    /// Returns the value with which this client enrols a node.
     #[must_use]
     pub fn value(&self) -> Vec<u8> {
         let mut value = self.run_id.map_or_else(|| b"-".to_vec(), |run_id| run_id.to_vec());
@@ -104,12 +112,13 @@ impl Expected {
         value
     }
 
-    /// What a restart guard's value means to this client; `None` is a missing key.
+    /// Returns the meaning of a restart guard's value for this client. `None` is a missing key.
     #[must_use]
     pub fn judge(&self, found: Option<&[u8]>) -> Found {
         let Some(found) = found else { return Found::Missing };
         let Some(value) = Value::parse(found) else { return Found::Unreadable };
         let is_strict = self.restart_trust == RestartTrust::Strict;
+        // Limits come first: a client with others must never write, even to a node that lost data.
         match (value.max_ttl_ms, value.nodes) {
             (max_ttl_ms, nodes) if (max_ttl_ms, nodes) != (self.max_ttl_ms, self.nodes) => {
                 Found::OtherLimits { max_ttl_ms, nodes }
@@ -121,31 +130,33 @@ impl Expected {
         }
     }
 
-    /// Whether it is of the present run, and of other data. No operator's word is about that.
+    /// Returns whether the value is of the present run but of other data. `Durable` does not change
+    /// that: it is about restarts, not about data copied within a run.
     fn is_of_other_history(&self, value: &Value<'_>) -> bool {
         let is_of_run = self.run_id.is_some_and(|run_id| value.run_id == run_id);
         is_of_run && value.replication_id != self.replication_id.as_ref().map(<[u8; 40]>::as_slice)
     }
 }
 
-/// A restart guard's value, taken apart.
+/// The fields of a restart guard's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the fields of the value as it is on the nodes")]
 pub struct Value<'a> {
-    /// The run of the server for which it speaks; `-` if that is not known.
+    /// The run of the server, or `-` if it is unknown.
     pub run_id: &'a [u8],
-    /// The history of the server's data, if that is known.
+    /// The history of the server's data, if it is known.
     pub replication_id: Option<&'a [u8]>,
     /// The longest TTL of any lock, in ms.
     pub max_ttl_ms: u64,
-    /// How many nodes the set has.
+    /// The number of nodes in the set.
     pub nodes: u64,
     /// The database of the locks.
     pub database: u64,
 }
 
 impl<'a> Value<'a> {
-    /// Reads `run_id.replication_id:max_ttl_ms:nodes:database`, or that without a replication id; `None` for anything else.
+    /// Parses `run_id.replication_id:max_ttl_ms:nodes:database`, in which `.replication_id` is
+    /// optional. Returns `None` for anything else.
     #[must_use]
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let mut parts = value.split(|&byte| byte == b':');
@@ -163,61 +174,63 @@ impl<'a> Value<'a> {
 }
 
 messages! {
-    /// What a restart guard's value means to a client.
+    /// The meaning of a restart guard's value for a client.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum Found {
-        /// No restart guard: the node is new, or it has lost its memory.
+        /// There is no restart guard: the node is new, or it has lost its data.
         Missing: "no restart guard: it is new, or has lost its memory",
-        /// It was set up for another `max_ttl` or number of nodes. Clients that disagree about these could
-        /// both have a quorum: this one has no vote there, and writes nothing.
+        /// It was set up for another `max_ttl` or number of nodes. Clients that disagree about
+        /// these could both have a quorum, so the node does not vote for this client, which writes
+        /// nothing.
         OtherLimits {
-            /// The longest TTL of any lock, in ms.
+            /// The longest TTL of any lock, in ms, in the value.
             max_ttl_ms: u64,
-            /// How many nodes the set has.
+            /// The number of nodes in the value.
             nodes: u64,
         }: "set up for {nodes} nodes and a max_ttl of {:?}"
             with (Duration::from_millis(*max_ttl_ms)),
-        /// It was written into another database, and came here by a swap.
+        /// It was written into another database and got here by `SWAPDB`.
         OtherDatabase: "the restart guard of another database",
-        /// It is of the present run of the server and of other data: the server may have been a replica meanwhile.
+        /// It is of the server's present run but of other data: the server may have been a replica
+        /// in between.
         OtherHistory: "the restart guard of other data: its replication id changed",
-        /// It is of an earlier run of the server, which may have come back with stale data.
+        /// It is of an earlier run of the server, which may have come back with old data.
         OtherRun: "the restart guard of an earlier run: it was restarted",
-        /// What this client expects.
+        /// It is as this client expects.
         Ours: "guarded",
-        /// No restart guard of redbolt's.
+        /// The key does not hold a restart guard.
         Unreadable: "its restart guard's key holds something else",
     }
 }
 
 impl Found {
-    /// Whether the node is to be enrolled: the one answer to every way of having lost memory.
+    /// Returns whether the node must be enrolled. All ways of losing data are treated alike.
     #[must_use]
     pub fn calls_for_enrolment(self) -> bool {
         matches!(self, Self::Missing | Self::OtherDatabase | Self::OtherHistory | Self::OtherRun)
     }
 }
 
-/// What a restart guard's TTL says.
+/// The meaning of a restart guard's TTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the models decide by each of them")]
 pub enum Standing {
-    /// No TTL at all: somebody altered the key.
+    /// There is no TTL: the key was altered.
     Endless,
     /// There is no restart guard any more.
     Missing,
     /// The node must not vote yet.
     Quarantined {
-        /// For how many ms more.
+        /// The remaining time in ms.
         left_ms: u64,
     },
-    /// The node remembers every lock that may be alive.
+    /// The node has every lock that may still be valid.
     Votes,
 }
 
 impl Standing {
-    /// Reads the answer to `PTTL`.
+    /// Returns the meaning of a reply to `PTTL`.
     #[must_use]
     pub fn of(pttl: i64) -> Self {
         match u64::try_from(pttl) {
@@ -258,7 +271,7 @@ mod tests {
         assert_eq!(expected().judge(Some(&value)), Found::Ours);
     }
 
-    /// Other limits come before another run: of whichever run, they are a matter for an operator.
+    /// Other limits come before another run: they need an operator, whatever the run.
     #[test]
     fn every_difference_has_its_name() {
         let other = "1123456789abcdef0123456789abcdef01234567";
@@ -268,7 +281,7 @@ mod tests {
         assert_eq!(judged(&format!("{other}:10000:5:1")), limits);
         let run = std::str::from_utf8(&RUN).unwrap();
         assert_eq!(judged(&format!("{run}:30000:3:1")), Found::OtherDatabase);
-        // Byte for byte: a number spelled otherwise was not written by us.
+        // Compared byte for byte: redbolt does not write a leading zero.
         assert_eq!(judged(&format!("{run}:30000:03:0")), Found::OtherRun);
         for unreadable in ["", "x", ":30000:3:0", "r:30000:3", "r:30000:3:0:1", "r:3e4:3:0", "r:::"]
         {
@@ -292,7 +305,7 @@ mod tests {
         assert_eq!(unknown.value(), b"-:30000:3:0");
     }
 
-    /// Copied to a replica and back again, it is the same in all but that the data are of another history.
+    /// A guard that was copied to a replica and back is the same, but the data has another history.
     #[test]
     fn a_restart_guard_that_was_copied_back_is_not_ours() {
         let of = |digit, restart_trust| Expected {
@@ -307,12 +320,12 @@ mod tests {
         assert_eq!(after.judge(Some(&value)), Found::OtherHistory);
         assert!(Found::OtherHistory.calls_for_enrolment());
         assert_eq!(judged(std::str::from_utf8(&value).unwrap()), Found::OtherHistory);
-        // Durable is a word about restarts, and says nothing of what was copied within a run.
+        // `Durable` is about restarts, not about data that was copied within a run.
         let durable = of(b'b', RestartTrust::Durable);
         assert_eq!(durable.judge(Some(&value)), Found::OtherHistory);
         let other_run = Expected { run_id: Some([b'f'; 40]), ..durable };
         assert_eq!(other_run.judge(Some(&value)), Found::Ours);
-        // A server that does not tell which run it is tells nothing of its data either.
+        // A server that does not report its run does not report the history of its data either.
         let unknown = Expected { run_id: None, ..of(b'b', RestartTrust::MarkerOnly) };
         assert_eq!(unknown.value(), b"-:30000:3:0");
         assert_eq!(unknown.judge(Some(&value)), Found::Ours);

@@ -1,8 +1,8 @@
-//! Votes and the verdict over them.
+//! The votes of the nodes and the verdict on them.
 //!
-//! Three answers, not two: *deny* says that somebody holds the resource, *fail* says that the node
-//! is no voter now, and why. Mixing them up is what makes other clients report dead nodes as a
-//! held lock. Not here: how a reply becomes a vote, see `kind` and `classify`.
+//! A node has three answers, not two: *deny* means that another client holds the resource, *fail*
+//! that the node does not vote, with the cause. A client that confuses them reports dead nodes as a
+//! held lock. Replies become votes in `answer.rs` and `classify.rs`.
 
 use std::fmt;
 
@@ -11,20 +11,20 @@ use super::names::{MAX_NODES, NodeId, NodeSet};
 use crate::resp::messages;
 
 messages! {
-    /// Why a node is no voter, or has not answered usefully.
+    /// The cause why a node does not vote or did not answer usefully.
     ///
-    /// Ordered by whose move it is: the network's, the server's, the operator's. [`Display`](fmt::Display)
-    /// gives the words for an operator.
+    /// The order is that of responsibility: the network, the server, the operator.
+    /// [`Display`](fmt::Display) writes a text for an operator.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     #[non_exhaustive]
     #[repr(u8)]
     pub enum Cause {
-        /// No bytes within the time that a request has.
+        /// The node did not answer within the timeout of the request.
         #[default]
         NoAnswer: "no answer in time",
         /// The connection could not be opened in time.
         ConnectTimeout: "no connection in time",
-        /// Nothing listens at the address.
+        /// The connection was refused: nothing listens at the address.
         ConnectionRefused: "connection refused",
         /// The connection was reset.
         ConnectionReset: "connection reset",
@@ -36,15 +36,16 @@ messages! {
         NameLookup: "host name not found",
         /// Another error of the operating system; the detail names it.
         Io: "input/output error",
-        /// No bytes for the dead-peer limit while answers were due.
+        /// The server sent nothing for `dead_peer_timeout` while answers were due.
         DeadPeer: "silent for too long",
-        /// The encryption of the connection failed; the detail says how.
+        /// TLS failed; the detail says how.
         Tls: "TLS failed",
-        /// The bytes are no RESP2; the detail says where and which rule.
+        /// The server violated RESP2; the detail says where, and which rule.
         Violation: "not a Redis server (protocol violation)",
-        /// A valid reply that answers nothing we asked, or of a type that it cannot have.
+        /// The server sent a valid reply without a request, or of a type that the request cannot
+        /// have.
         UnexpectedReply: "not a Redis server (unexpected reply)",
-        /// More requests are under way on this link than the limit allows.
+        /// The link has as many pending requests as its limit allows.
         Backlog: "too many requests under way",
 
         /// `LOADING`: the server reads its data from disk.
@@ -59,27 +60,28 @@ messages! {
         OutOfMemory: "OOM: the server's memory is full",
         /// `NOREPLICAS`: too few replicas to accept writes.
         NoReplicas: "NOREPLICAS: too few replicas to accept writes",
-        /// `READONLY`: the server became a replica.
+        /// `READONLY`: the server has become a replica.
         ReadOnly: "READONLY: the server is a replica",
         /// `CLUSTERDOWN`, `TRYAGAIN`, `UNKILLABLE`, `EXECABORT`: the server cannot serve this now.
         Unavailable: "the server cannot serve this now",
-        /// The server has no room for another client.
+        /// The server's limit of clients is reached.
         MaxClients: "the server has no room for another client",
-        /// An error that redbolt does not know; the detail gives its text.
+        /// The server replied with an error unknown to redbolt; the detail has its text.
         ServerError: "unknown server error",
-        /// The node may have forgotten locks, and does not vote until all of them are over; the detail
-        /// says why and for how long.
+        /// The node may have lost locks, and does not vote until all of them have expired; the
+        /// detail has the reason and the remaining time.
         Quarantined: "quarantined",
-        /// Its clock is too far from the fencing token that was proposed; the detail says by how much.
+        /// The node's clock is too far from the proposed fencing token; the detail says how far.
         ClockSkew: "its clock is too far from ours",
-        /// The node never counted as one that granted this lock, so that its extension does not count.
+        /// The node's grant of this lock was never counted, so its extension does not count either.
         NotCounted: "its grant was not counted",
 
-        /// `NOAUTH`: the server wants a password and none is configured.
+        // `Cause::is_configuration` holds for this variant and all that follow.
+        /// `NOAUTH`: the server requires a password, and none is configured.
         PasswordMissing: "NOAUTH: the server wants a password",
-        /// `WRONGPASS`, or `AUTH` refused: user or password is wrong.
+        /// `WRONGPASS`, or a refused `AUTH`: user or password is wrong.
         WrongPassword: "WRONGPASS: wrong user or password",
-        /// A password is configured for a server that has none.
+        /// A password is configured, but the server has none.
         NoPasswordSet: "a password is configured, but the server has none",
         /// `NOPERM`: the user may not run a command that locks need; the detail names it.
         NoPermission: "NOPERM: the user lacks a permission",
@@ -89,80 +91,82 @@ messages! {
         NoSuchDatabase: "no such database",
         /// A command that locks need does not exist or has been renamed.
         UnknownCommand: "a needed command is missing or renamed",
-        /// The user may not run scripts, or `EVAL` has been renamed, so that what the node grants could not be
-        /// undone; the detail gives the server's words.
+        /// The user may not run scripts, or `EVAL` was renamed. The node could not undo what it
+        /// grants, so it is not asked. The detail has the server's error.
         ScriptsForbidden: "scripts are forbidden",
         /// The server is older than Redis 5; the detail gives its version.
         TooOld: "the server is too old",
-        /// The port expects TLS, and the node's address does not.
+        /// The port expects TLS, but the node's address is without.
         TlsPort: "the port expects TLS (rediss://)",
-        /// The node's address expects TLS, and the port does not speak it.
+        /// The node's address is with TLS, but the port does not speak it.
         PlainPort: "the port does not speak TLS (redis:// is without)",
-        /// The server's certificate is not accepted; the detail says why.
+        /// The server's certificate was rejected; the detail says why.
         Certificate: "the server's certificate is not accepted",
-        /// The server refuses a connection over TLS; the detail says why.
+        /// The server rejects the TLS connection; the detail says why.
         TlsRefused: "the server refuses TLS with us",
-        /// `WRONGTYPE`: the key holds data of another kind.
+        /// `WRONGTYPE`: the key holds data of another type.
         WrongType: "WRONGTYPE: the key holds other data",
         /// The server is a replica.
         Replica: "a replica, not a master",
         /// The server runs in cluster mode.
         ClusterMode: "in cluster mode",
-        /// Another node of the configuration is the same server; the detail says which.
+        /// Another configured node is the same server; the detail says which.
         SameServer: "the same server as another node",
         /// The server may evict keys: `maxmemory` is set with an evicting policy.
         Evicting: "may evict locks: maxmemory is set with an evicting policy",
-        /// Its restart guard was set up for another `max_ttl` or number of nodes; the detail says which.
+        /// The node's restart guard was set up for another `max_ttl` or number of nodes; the detail
+        /// says which.
         OtherLimits: "set up for other limits",
-        /// Its restart guard's key holds something else, or has no TTL.
+        /// The restart guard's key holds other data, or has no TTL.
         RestartGuardAltered: "its restart guard was altered",
     }
 }
 
 impl Cause {
-    /// Whether only an operator can mend it, so that waiting and asking again is pointless.
+    /// Returns whether only an operator can fix the cause, so that retrying is pointless.
     #[must_use]
     pub fn is_configuration(self) -> bool {
         self as u8 >= Self::PasswordMissing as u8
     }
 
-    /// Whether a command is missing, or the user may not run it.
+    /// Returns whether a command is missing or the user may not run it.
     pub(super) fn is_forbidden(self) -> bool {
         matches!(self, Self::NoPermission | Self::UnknownCommand)
     }
 
-    /// Whether the server runs and reads, and only takes no writes for now.
+    /// Returns whether the server runs and answers reads, but accepts no writes for now.
     pub(super) fn suspends_writes(self) -> bool {
         matches!(self, Self::DiskTrouble | Self::NoReplicas | Self::OutOfMemory)
     }
 }
 
-/// One node's answer in an attempt.
+/// The answer of one node in an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_enums,
     reason = "the three answers of a node: the verdict rests on them"
 )]
 pub enum Vote {
-    /// The node keeps the lock for us.
+    /// The node keeps the lock for this client.
     Grant,
-    /// The node says that somebody else holds it.
+    /// The node reports that another client holds the lock.
     Deny,
     /// The node did not answer usefully.
     Fail(Cause),
 }
 
-/// What the votes amount to.
+/// The outcome of an attempt, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "what votes can amount to")]
 pub enum Verdict {
-    /// Votes to come can still change it.
+    /// Later votes can still change the outcome.
     Undecided,
     /// A quorum granted.
     Granted,
-    /// A quorum voted, and too many denied: somebody holds it.
+    /// A quorum voted, and denials leave too few awaited nodes for a grant: another client holds
+    /// the resource.
     Contended,
-    /// Too many nodes are no voters.
+    /// Too many nodes failed for a quorum to vote.
     NoQuorum,
 }
 
@@ -186,44 +190,44 @@ impl Votes {
         Self { nodes, quorum, grants: none, denies: none, fails: none, suspected: none, causes }
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.nodes.into()
     }
 
-    /// How many grants make a lock.
+    /// Returns the number of grants that make a lock.
     #[must_use]
     pub fn quorum(&self) -> usize {
         self.quorum.into()
     }
 
-    /// The nodes that granted.
+    /// Returns the nodes that granted.
     #[must_use]
     pub fn grants(&self) -> NodeSet {
         self.grants
     }
 
-    /// The nodes that denied.
+    /// Returns the nodes that denied.
     #[must_use]
     pub fn denies(&self) -> NodeSet {
         self.denies
     }
 
-    /// The nodes that were no voters.
+    /// Returns the nodes that failed.
     #[must_use]
     pub fn fails(&self) -> NodeSet {
         self.fails
     }
 
-    /// The nodes that seem to hang: a quorum has answered long ago and they have not. A vote that one
-    /// of them cast all the same counts.
+    /// Returns the nodes that seem to hang: a quorum answered long before, and they have not. A
+    /// vote of a suspected node counts.
     #[must_use]
     pub fn suspected(&self) -> NodeSet {
         self.suspected
     }
 
-    /// What this node said; `None` if it was never heard or not waited for.
+    /// Returns the vote of a node, or `None` if it has none yet or was not awaited.
     #[must_use]
     pub fn of(&self, node: NodeId) -> Option<Vote> {
         if self.grants.contains(node) {
@@ -237,53 +241,57 @@ impl Votes {
         }
     }
 
-    /// The one place where votes become a verdict.
+    /// Returns the verdict. No other code turns votes into one.
     ///
-    /// Early in both directions: it is decided as soon as no vote to come can change it. A quorum that
-    /// has voted waits for no vote of a suspected node. Where no quorum has voted without them, suspected
-    /// nodes are waited for like all others: suspicion is no failure.
+    /// The verdict is decided as soon as no later vote can change it. Once a quorum has voted,
+    /// suspected nodes are not awaited. If no quorum has voted without them, they are awaited like
+    /// all nodes, because a suspected node has not failed.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let (nodes, quorum, grants) = (self.node_count(), self.quorum(), self.grants.len());
         if grants >= quorum {
             return Verdict::Granted;
         }
+        // Without a denial or a failure the other nodes can still grant: suspicion decides nothing.
         if self.denies.or(self.fails).is_empty() {
             return Verdict::Undecided;
         }
         let (denies, fails) = (self.denies.len(), self.fails.len());
+        // A failed node has not voted, so it never counts as a denial: deny is not fail.
         if fails > nodes - quorum {
             Verdict::NoQuorum
         } else if grants + denies >= quorum && grants + self.awaited().len() < quorum {
+            // Suspected nodes are not awaited, because a quorum has voted without them.
             Verdict::Contended
         } else {
             Verdict::Undecided
         }
     }
 
-    /// Whether a quorum has voted, for or against.
+    /// Returns whether a quorum has voted, for or against.
     #[inline]
     pub(super) fn has_quorum(&self) -> bool {
         self.grants.or(self.denies).len() >= self.quorum()
     }
 
-    /// The nodes that have not voted and are not suspected.
+    /// Returns the nodes that have not voted and are not suspected.
     pub(super) fn awaited(&self) -> NodeSet {
         self.missing().without(self.suspected)
     }
 
-    /// Whether enough nodes voted to say that somebody holds the resource.
+    /// Returns whether the votes prove that another client holds the resource.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         self.verdict() == Verdict::Contended
     }
 
-    /// Counts a node's vote. A node has one: a later vote replaces an earlier one.
+    /// Records the vote of a node. It replaces an earlier one, because a node has one vote.
     pub(super) fn cast(&mut self, node: NodeId, vote: Vote) {
         debug_assert!(node.0 < self.nodes);
         if mutant!(FailIsDeny) && matches!(vote, Vote::Fail(_)) {
             return self.cast(node, Vote::Deny);
         }
+        // A node that is in two sets would vote twice.
         self.retract(node);
         match vote {
             Vote::Grant => self.grants.insert(node),
@@ -295,14 +303,14 @@ impl Votes {
         }
     }
 
-    /// A node is asked anew: what it has said before counts no longer.
+    /// Removes the vote of a node that is asked again.
     pub(super) fn retract(&mut self, node: NodeId) {
         self.grants.remove(node);
         self.denies.remove(node);
         self.fails.remove(node);
     }
 
-    /// These nodes seem to hang, and no others.
+    /// Replaces the set of suspected nodes.
     #[inline]
     pub(super) fn suspect(&mut self, suspected: NodeSet) {
         if mutant!(SuspicionIgnored) {
@@ -311,22 +319,22 @@ impl Votes {
         self.suspected = suspected;
     }
 
-    /// The same ballot, with a grant of every node.
+    /// Returns the same votes, but with a grant of every node.
     pub(super) fn granted(self) -> Self {
         Self { grants: NodeSet::first(self.node_count()), ..self }
     }
 
-    /// The nodes that have not voted.
+    /// Returns the nodes that have not voted.
     pub(super) fn missing(&self) -> NodeSet {
         NodeSet::first(self.node_count()).without(self.grants.or(self.denies).or(self.fails))
     }
 
-    /// Whether a node failed for this reason.
+    /// Returns whether a node failed for this cause.
     pub(super) fn has_failed_by(&self, cause: Cause) -> bool {
         self.fails.iter().any(|node| self.causes[node.index()] == cause)
     }
 
-    /// Whether an operator has to act before a quorum is possible.
+    /// Returns whether no quorum is possible until an operator has fixed a node.
     pub(super) fn is_misconfigured(&self) -> bool {
         let wrong =
             self.fails.iter().filter(|node| self.causes[node.index()].is_configuration()).count();
@@ -345,7 +353,7 @@ impl fmt::Debug for Votes {
 mod tests {
     use super::*;
 
-    /// What the verdict must be once everybody has voted, counted the long way.
+    /// The verdict once every node has voted, by simple counting.
     fn final_verdict(quorum: usize, votes: &[Option<Vote>]) -> Verdict {
         let count =
             |wanted: fn(&Vote) -> bool| votes.iter().flatten().filter(|vote| wanted(vote)).count();
@@ -358,13 +366,13 @@ mod tests {
         }
     }
 
-    /// What is known of a node in a ballot.
+    /// The state of a node in a ballot.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum BallotSlot {
         Awaited,
         Suspected,
         Cast(Vote),
-        /// Suspected before, and it voted all the same.
+        /// Suspected, but voted nevertheless.
         Late(Vote),
     }
 
@@ -390,7 +398,8 @@ mod tests {
         votes
     }
 
-    /// All finals that can still come of a partial ballot, if these slots are yet to be filled.
+    /// Returns all final verdicts that a partial ballot can still reach if the open slots are
+    /// filled.
     fn reachable(quorum: u8, slots: &[BallotSlot], open: fn(BallotSlot) -> bool) -> Vec<Verdict> {
         let Some(at) = slots.iter().position(|&slot| open(slot)) else {
             let votes: Vec<_> = slots.iter().map(|slot| slot.vote()).collect();
@@ -406,7 +415,7 @@ mod tests {
         found
     }
 
-    /// All ballots of up to five nodes, with each choice for each node.
+    /// Checks all ballots of up to five nodes, with each choice for each node.
     fn for_all_ballots(choices: &[BallotSlot], mut check: impl FnMut(u8, &[BallotSlot])) -> usize {
         let mut ballots = 0;
         for nodes in 1..=5u8 {
@@ -439,8 +448,8 @@ mod tests {
         }
     }
 
-    /// Every partial ballot of up to five nodes, and so every order and outcome: the verdict is
-    /// decided exactly when all completions agree.
+    /// Every partial ballot of up to five nodes, and with it every order and outcome: the verdict
+    /// is decided exactly if all completions agree.
     #[test]
     fn verdicts_exhaustively() {
         let choices = [&[BallotSlot::Awaited], &CAST[..]].concat();
@@ -459,9 +468,9 @@ mod tests {
         assert_eq!(ballots, 4 + 16 + 2 * 64 + 2 * 256 + 3 * 1024);
     }
 
-    /// Every ballot with any nodes suspected, some of which have voted all the same. Whatever the awaited
-    /// nodes say, one that a quorum could vote in without the suspected nodes is decided no later than by
-    /// the last of them; and suspicion alone neither grants nor makes a node fail.
+    /// Every ballot with any nodes suspected, of which some have voted. If a quorum has voted
+    /// without the suspected nodes, the verdict comes with the last awaited vote or before.
+    /// Suspicion alone neither grants nor makes a node fail.
     #[test]
     fn suspected_nodes_decide_nothing_and_are_not_waited_for() {
         let mut choices = [&[BallotSlot::Awaited, BallotSlot::Suspected], &CAST[..]].concat();
@@ -480,7 +489,7 @@ mod tests {
             if before != Verdict::Undecided {
                 return assert_eq!(verdict, before, "suspicion changes nothing: {slots:?}");
             }
-            // As if those who are suspected never answered.
+            // As if the suspected nodes never answered.
             let finals = reachable(quorum, slots, |slot| slot == BallotSlot::Awaited);
             let has_voted =
                 |slot: &&BallotSlot| matches!(slot.vote(), Some(Vote::Grant | Vote::Deny));
@@ -512,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_operator_mends_configuration() {
+    fn only_an_operator_fixes_configuration() {
         assert!(Cause::WrongPassword.is_configuration() && Cause::Evicting.is_configuration());
         assert!(!Cause::ServerError.is_configuration() && !Cause::Loading.is_configuration());
     }
