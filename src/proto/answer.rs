@@ -1,4 +1,4 @@
-//! What a node's answer to a command means.
+//! The meaning of a node's reply to a command.
 
 use super::classify::{ServerError, classify};
 use super::fence;
@@ -10,7 +10,7 @@ use super::vote::{Cause, Vote};
 use crate::resp::Token;
 
 impl Command {
-    /// Whether a lock that asks so without a queue can be granted like this in the queue.
+    /// Returns whether a grant in the queue has the form that this command expects outside of it.
     pub(super) fn is_answered_by(self, grant: Answer) -> bool {
         let expected = match self {
             Self::SetIfAbsent => Grant::Ok,
@@ -26,7 +26,7 @@ impl Command {
         }
     }
 
-    /// What the answer to an ask means; `None` if it is no answer to it.
+    /// Returns the meaning of the reply to a request; `None` if it cannot be one.
     #[inline]
     pub(super) fn vote(self, answer: Token<'_>) -> Option<Answer> {
         if self == Self::SetIfAbsent {
@@ -45,7 +45,7 @@ impl Command {
     }
 }
 
-/// What the answer to `SET NX` means.
+/// Returns the meaning of the reply to `SET NX`; `None` if it cannot be one.
 #[inline]
 pub(super) fn vote_of_set(answer: Token<'_>) -> Option<Answer> {
     match answer {
@@ -56,8 +56,8 @@ pub(super) fn vote_of_set(answer: Token<'_>) -> Option<Answer> {
     }
 }
 
-/// Reads the words behind the `OK` of a permit: its slot; the part and the free slots in it, unless it was moved; and the
-/// counter, if it is fenced.
+/// Reads the words that follow the `OK` of a permit: its slot, then the block and its free slots
+/// unless the permit was moved, then the counter if the lock is fenced.
 pub(super) fn permit(words: &str) -> Option<Answer> {
     let words: [&str; 4] = {
         let mut found = words.split(' ');
@@ -75,7 +75,7 @@ pub(super) fn permit(words: &str) -> Option<Answer> {
     Some(Answer::GrantSlot { offer: Offer::new(slot, part, free), counter })
 }
 
-/// Reads hexadecimal digits, of which the first is for the lowest bits.
+/// Reads hexadecimal digits, the first of which has the lowest bits.
 fn bits(digits: &str) -> Option<u64> {
     let mut bits = 0;
     for (at, digit) in digits.chars().enumerate() {
@@ -107,29 +107,29 @@ fn status(script: &Script, line: &[u8]) -> Option<Answer> {
     }
 }
 
-/// What a node's answer to an ask means.
+/// The meaning of a reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// A denial, with the ms for which the lock is still held (-1: without end).
+    /// A denial, with the remaining ms of the lock in the way (-1: without end).
     DenyFor(i64),
-    /// A grant, and the value of the fencing counters there.
+    /// A grant, with the value of the fencing counters on this node.
     GrantWith(u64),
-    /// A slot of a semaphore, and the value of its fencing counter there; zero if it is not fenced.
+    /// A slot of a semaphore, and the value of its fencing counter on this node; 0 if not fenced.
     GrantSlot {
         offer: Offer,
         counter: u64,
     },
-    /// The restart guard does not let the node vote: its PTTL.
+    /// The restart guard does not let the node vote, with the guard's PTTL.
     Guarded(i64),
-    /// The node does not know the script by its digest.
+    /// The node does not have the script of this digest.
     NoScript,
-    /// The proposed counter is too far from the node's clock, which shows this many µs.
+    /// The proposed counter is too far from the node's clock, which is this many µs since 1970.
     Skewed(u64),
     Vote(Vote),
 }
 
 impl Answer {
-    /// Whether the node has granted what it was asked for.
+    /// Returns whether the node has granted the request.
     pub(super) fn is_grant(self) -> bool {
         matches!(self, Self::GrantSlot { .. } | Self::GrantWith(_) | Self::Vote(Vote::Grant))
     }
@@ -142,17 +142,18 @@ impl Answer {
     }
 }
 
-/// What a node's answer to an extension or an undo means.
+/// The meaning of a reply to an extension or an undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     Fail(Cause),
     NoScript,
-    /// How many keys, or for an extension: 1 for done, 0 for gone.
+    /// The number of keys that were undone. For an extension: 1 if it was done, 0 if the key is
+    /// missing.
     Of(i64),
 }
 
 impl Count {
-    /// `NOSCRIPT` to anything but a digest is a server's error like any other.
+    /// Turns `NOSCRIPT` into an error like any other if the command was not sent by digest.
     pub(super) fn to_request(self, by_digest: bool) -> Self {
         match self {
             Self::NoScript if !by_digest => Self::Fail(Cause::ServerError),
@@ -161,7 +162,7 @@ impl Count {
     }
 }
 
-/// Reads the answer to an extension or an undo; `None` if it is no answer to either.
+/// Reads the reply to an extension or an undo; `None` if it cannot be one.
 #[inline]
 pub(super) fn count(answer: Token<'_>) -> Option<Count> {
     Some(match answer {

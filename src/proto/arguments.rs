@@ -1,4 +1,4 @@
-//! The arguments of commands, and how a command is encoded with them.
+//! The arguments of commands, and the encoding of commands with them.
 
 use super::config::Config;
 use super::fair_queue::{CALL_PREFIX, ENDS_PREFIX, InQueue, STAMPS_PREFIX, TICKET_PREFIX};
@@ -16,24 +16,24 @@ use crate::resp::{CommandEncoder, command};
 pub(super) struct Arguments<'a> {
     pub(super) keys: &'a Keys,
     pub(super) token: &'a [u8],
-    /// Zero for a command that gives no TTL.
+    /// The TTL in ms, or 0 for a command without one.
     pub(super) ttl_ms: u64,
-    /// The proposed or written value of the fencing counters.
+    /// The value of the fencing counters that is proposed or written; 0 without a fencing token.
     pub(super) counter: u64,
-    /// How many nodes are asked, and the restart guard's key, if there is one.
+    /// The configuration: the number of nodes, and the restart guard's key, if there is one.
     pub(super) config: &'a Config,
-    /// The order in which a permit's slot is looked for.
+    /// The order in which a node looks for a free slot.
     pub(super) slots: SlotOrder,
-    /// The slot of a permit, once there is one.
+    /// The slot of a granted permit.
     pub(super) slot: u64,
-    /// What the token of the holder's other claim begins with, for a command that names it.
+    /// The beginning of the token of the holder's other claim, for a command that names it.
     pub(super) other_claim: Option<&'a [u8]>,
-    /// How it waits in the queue, for a command that asks there.
+    /// The place in the queue, for a request in the queue.
     pub(super) in_queue: Option<&'a InQueue>,
 }
 
 impl Arguments<'_> {
-    /// The value of a number in ARGV. `moves`: a permit is moved to another slot.
+    /// Returns the value of a number in ARGV. `moves`: the permit is moved to another slot.
     fn number(&self, argument: Argument, moves: bool) -> u64 {
         let settings = self.config.settings();
         let in_queue = |number: fn(&InQueue) -> u64| self.in_queue.map_or(0, number);
@@ -58,7 +58,7 @@ impl Arguments<'_> {
 }
 
 impl Command {
-    /// Encodes the command, and returns where in `out` its token is.
+    /// Encodes the command, and returns the position of its token in `out`.
     pub(super) fn encode(self, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
         match self {
             Self::SetIfAbsent => {
@@ -86,7 +86,7 @@ impl Command {
 }
 
 impl CompareAndDelete {
-    /// Encodes the command, and returns where in `out` the value is.
+    /// Encodes the command, and returns the position of the value in `out`.
     fn encode(self, out: &mut Vec<u8>, key: &[u8], value: &[u8]) -> usize {
         let delete = match self {
             Self::DelEx => command(out, 4).arg(b"DELEX").arg(key).arg(b"IFEQ"),
@@ -125,7 +125,7 @@ fn run(
     token
 }
 
-/// Begins a script's call with so many keys and arguments.
+/// Begins a script's call with these numbers of keys and arguments.
 fn eval<'o>(
     script: &Script,
     out: &'o mut Vec<u8>,
@@ -141,7 +141,7 @@ fn eval<'o>(
     .int(keys as u64)
 }
 
-/// The same for a script of the queue. The token of a ticket is its name.
+/// Encodes the call of a script of the queue. The token of a ticket is its name.
 fn eval_ticket(script: &Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
     let (resource, asks) = (args.keys.first(), script.asks_in_queue());
     let is_fenced = args.counter > 0;
@@ -164,13 +164,14 @@ fn eval_ticket(script: &Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_dige
 }
 
 impl Script {
-    /// The prefixes of the keys behind the resources. `is_fenced`: a counter is proposed.
+    /// Returns the prefixes of the keys that follow the resources. `is_fenced`: a counter is
+    /// proposed.
     fn keys_behind(&self, is_fenced: bool) -> impl Iterator<Item = &'static [u8]> + Clone {
         let fenced: &[_] = if is_fenced { self.fenced_keys } else { &[] };
         self.keys.iter().chain(fenced).copied()
     }
 
-    /// What ARGV has behind the token. `is_fenced`: a counter is proposed.
+    /// Returns the arguments that follow the token in ARGV. `is_fenced`: a counter is proposed.
     fn numbers(&self, is_fenced: bool) -> impl Iterator<Item = Argument> + Clone {
         let fenced: &[_] = if is_fenced { self.fenced_arguments } else { &[] };
         self.arguments.iter().chain(fenced).copied()

@@ -1,7 +1,7 @@
 //! The configuration of the core.
 //!
 //! [`Settings`] are the caller's, and [`Config`] is their validated form. Invariant: a [`Config`]
-//! is valid, so nothing is validated later. The core knows nodes by their index, not by address.
+//! is valid, so nothing is validated later. Nodes have an index here, and no address.
 
 use std::error::Error;
 use std::fmt;

@@ -1,13 +1,13 @@
-//! Random bytes, drawn from the caller's source in large portions so that an attempt costs no
-//! system call. Not here: the source.
+//! Random bytes, drawn from the caller's source in portions of 1 KiB, so that an attempt usually
+//! needs no system call.
 
 use std::time::Duration;
 
-/// A pool filled by the function given to the core.
+/// A pool that is filled by the function given to the core.
 pub(super) struct Entropy {
     source: Box<Source>,
     pool: [u8; POOL],
-    /// Bytes of the pool, at its end, that have not been used.
+    /// The number of unused bytes, which are at the end of the pool.
     left: usize,
 }
 
@@ -16,7 +16,7 @@ impl Entropy {
         Self { source: Box::new(source), pool: [0; POOL], left: 0 }
     }
 
-    /// Bytes that were never handed out before, and are not kept.
+    /// Returns bytes that were never returned before, and erases them from the pool.
     pub(super) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         if self.left < N {
             (self.source)(&mut self.pool);
@@ -26,11 +26,12 @@ impl Entropy {
         self.left -= N;
         let mut out = [0; N];
         out.copy_from_slice(&self.pool[from..from + N]);
+        // They may become a token, so no copy stays in memory.
         self.pool[from..from + N].fill(0);
         out
     }
 
-    /// A span from zero up to, not including, `bound`; zero if that is zero.
+    /// Returns a random span from zero up to, but not including, `bound`; zero if that is zero.
     pub(super) fn below(&mut self, bound: Duration) -> Duration {
         let bound = bound.as_nanos();
         let random = u128::from(u64::from_le_bytes(self.bytes()));

@@ -62,8 +62,8 @@ pub struct Refusal {
     pub reason: RefusalReason,
     /// The votes of the last attempt, or of the extension.
     pub votes: Votes,
-    /// The time until enough of the keys in the way expire for a quorum, if nobody extends them.
-    /// Known only for an acquisition that waited, or that requested several resources.
+    /// The time until enough of the keys in the way expire for a quorum, if their holders do not
+    /// extend them. Known only for an acquisition that waited, or that requested several resources.
     pub remaining: Option<Duration>,
 }
 
@@ -168,9 +168,9 @@ pub enum NodeState {
     Down(Cause),
     /// The node votes.
     Ready,
-    /// The node seems to hang: a quorum has answered, and this node has not for several of its own
-    /// round trips. Any answer ends the suspicion. Until then no verdict waits for the node, as
-    /// long as a quorum of the others votes.
+    /// The node seems to hang: a quorum has answered, and this node has not for several of its
+    /// usual round trips. Any answer ends the suspicion. Until then no verdict waits for the node,
+    /// as long as a quorum of the others votes.
     Suspected,
 }
 

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_quorum_says_alike_at_first_is_the_stamp() {
+    fn the_stamp_that_a_quorum_names_first_is_chosen() {
         let mut queue = StampAgreement::new(2);
         queue.record(node(0), 7);
         assert_eq!((queue.stamp_for_ask(), queue.has_place(), queue.is_known()), (0, false, false));

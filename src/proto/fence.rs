@@ -1,56 +1,63 @@
-//! Fencing tokens: numbers that grow from one holder of a resource to the next. See
-//! [the manual](crate::manual::protocol#fencing-tokens) for the rules, and why they hold without a clock and a TTL.
+//! Fencing tokens: numbers that increase from one holder of a resource to the next.
 //!
-//! Pure functions, and public, so that the model that searches them for holes decides with the same
-//! code. Not here: when what is sent, see `core/fencing/`.
+//! [The manual](crate::manual::protocol#fencing-tokens) has the rules, and why they need neither a
+//! clock nor a TTL. The functions are pure and public, so that the model runs the same code.
+//! Counters are requested and written back in `core/fencing/`.
 
 use std::cmp::Reverse;
 use std::fmt;
 use std::time::Duration;
 
-/// How far the proposed value may be from a node's own clock. The script refuses what is further.
+/// The maximum distance of a proposal from the node's own clock. The script rejects more.
 pub const MAX_SKEW: Duration = Duration::from_secs(5);
 
-/// The shortest `max_ttl` with which locks can be fenced: more than twice [`MAX_SKEW`], so that a
-/// counter that was lost with a node's memory is overtaken by the clocks before the node votes again.
+/// The minimum `max_ttl` for fencing: more than twice [`MAX_SKEW`], so that the clocks overtake a
+/// counter that was lost with a node's data before the node votes again.
 pub const MIN_MAX_TTL: Duration = Duration::from_secs(11);
 
-/// The largest token: 2^53 - 1, where the numbers of Lua and of JSON end. The clocks that tokens
-/// are made of reach it in the year 2255.
+/// The largest token: 2^53 - 1, up to which the numbers of Lua and of JSON are exact. Tokens come
+/// from clocks in µs, which reach it in the year 2255.
 pub const MAX_TOKEN: u64 = (1 << 53) - 1;
 
-/// Whether this can be the token of somebody who holds a resource alone.
+/// Returns whether this can be the token of an exclusive holder, which is even.
 #[must_use]
 pub fn is_exclusive(token: u64) -> bool {
     (1..=MAX_TOKEN).contains(&token) && token.is_multiple_of(2)
 }
 
-/// Whether this can be the token of those who share a resource.
+/// Returns whether this can be the token of readers, which is odd.
 #[must_use]
 pub fn is_shared(token: u64) -> bool {
     (1..=MAX_TOKEN).contains(&token) && !token.is_multiple_of(2)
 }
 
-/// The least counter that stays as it is when a lock is shared, where `proposal` is the client's wall clock in µs.
+/// Returns the smallest counter that a reader keeps as it is. `proposal` is the client's wall clock
+/// in µs.
 ///
-/// A node that has come back with an earlier memory may have a counter that was odd before an exclusive holder was
-/// there. It has not voted for `max_ttl` since, so that this counter is behind each proposal by that, less
-/// [`MAX_SKEW`] for its own proposal and for the present one. Such a counter is never kept.
+/// A node that came back with old data may have an odd counter from before an exclusive holder. It
+/// has not voted for `max_ttl` since, so this counter is behind every proposal by at least
+/// `max_ttl` less twice [`MAX_SKEW`], once for the proposal then and once for this one. Such a
+/// counter is never kept.
 #[must_use]
 pub fn least_kept(proposal: u64, max_ttl: Duration) -> u64 {
     let span = max_ttl.saturating_sub(2 * MAX_SKEW).as_micros();
     proposal.saturating_sub(u64::try_from(span).unwrap_or(u64::MAX)).max(1)
 }
 
-/// A resource's counter on a node is the key of this and its name.
+/// The prefix of the key that has the counter of a resource on a node.
 pub const COUNTER_PREFIX: &[u8] = b"redbolt:fence:";
 
 /// A number that is larger for each later holder of a resource.
 ///
-/// Hand it to whatever the lock protects, and let that refuse a smaller one than the largest it has
-/// seen. It grows as long as no node that votes loses its counters. If one does, it still grows if
-/// the servers' clocks agree within `max_ttl` less 10 s. Tokens are not consecutive (those of locks are
-/// even), and mean nothing across resources.
+/// Pass it to the storage that the lock protects, which must reject a token smaller than the
+/// largest that it has seen. See [How to do distributed locking][kleppmann] for the reason.
+///
+/// Tokens increase as long as no voting node loses its counters. If one does, they still increase
+/// if the clocks of the servers agree within `max_ttl` less 10 s. Tokens are not consecutive (those
+/// of exclusive locks and permits of redbolt are even), and tokens of different resources are not
+/// comparable.
+///
+/// [kleppmann]: https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html
 ///
 /// ```
 /// use redbolt::FencingToken;
@@ -70,14 +77,14 @@ impl FencingToken {
         Self(value)
     }
 
-    /// The number, from 1 to 2^53 - 1.
+    /// Returns the number, from 1 to 2^53 - 1.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0
     }
 }
 
-/// For a store's client, whose parameters are numbers.
+/// Returns the number, for clients of storage whose parameters are numbers.
 impl From<FencingToken> for u64 {
     fn from(token: FencingToken) -> Self {
         token.0
@@ -90,28 +97,31 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// What the counters of a quorum of grants amount to.
+/// The result of the counters of a quorum of grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the models decide by each of them")]
 pub enum Agreement {
-    /// A quorum has this value, whatever the others have: it is the token.
+    /// A quorum has this value, which is the token.
     Reached(u64),
-    /// The largest value, to be written back to the granted nodes that are behind it.
+    /// No value has a quorum. The largest one must be written back to the granting nodes that are
+    /// behind it.
     Behind(u64),
 }
 
-/// Reads the counters of the grants of one attempt, at least one.
+/// Returns the result for the counters of the grants of one attempt. There is at least one.
 #[must_use]
 pub fn agreement(counters: &[u64], quorum: usize) -> Agreement {
     let equal = |value: u64| counters.iter().filter(|&&other| other == value).count();
+    // Two quorums have a node in common, so a later holder gets a larger value.
     let agreed = counters.iter().copied().find(|&value| equal(value) >= quorum);
     let largest = counters.iter().copied().max().unwrap_or_default();
     agreed.map_or(Agreement::Behind(largest), Agreement::Reached)
 }
 
-/// How far a clock is ahead whose proposals the most nodes take, at least a quorum, from how far each of
-/// theirs is, in µs and in any order: the middle of those that are no further apart than two [`MAX_SKEW`].
-/// A minority decides nothing, however wild its clocks are.
+/// Returns how far ahead the proposing clock should be: the middle of the largest group of node
+/// clocks, at least a quorum, that are at most twice [`MAX_SKEW`] apart, so that all of them
+/// accept it. `ahead` is how far each node's clock is ahead, in µs and in any order. `None` if
+/// no group has a quorum: a minority decides nothing, however wrong its clocks are.
 #[must_use]
 pub fn clock_of_most(ahead: &mut [i64], quorum: usize) -> Option<i64> {
     ahead.sort_unstable();
@@ -124,7 +134,8 @@ pub fn clock_of_most(ahead: &mut [i64], quorum: usize) -> Option<i64> {
     let closest = |&(many, first, last): &(usize, i64, i64)| (many, Reverse(last.abs_diff(first)));
     let most = (0..ahead.len()).map(group).max_by_key(closest)?;
     let (many, first, last) = most;
-    // Half a distance fits.
+    // A minority must not choose: its nodes may have wrong clocks, and a counter stays.
+    // Half of a distance fits.
     (many >= quorum).then(|| first + (last.abs_diff(first) / 2) as i64)
 }
 
@@ -148,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_believed_by_a_quorum_only() {
+    fn a_clock_needs_a_quorum() {
         const S: i64 = 1_000_000;
         const YEAR: i64 = 365 * 24 * 60 * 60 * S;
         let of = |mut ahead: Vec<i64>, quorum| clock_of_most(&mut ahead, quorum);
@@ -168,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tokens_of_those_who_hold_alone_are_even() {
+    fn tokens_of_exclusive_holders_are_even() {
         assert!([2, 4, MAX_TOKEN - 1].into_iter().all(is_exclusive));
         assert!(![0, 1, 3, MAX_TOKEN, MAX_TOKEN + 1].into_iter().any(is_exclusive));
     }

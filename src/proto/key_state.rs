@@ -232,7 +232,7 @@ impl KeyState {
             Self::Held(holder) => Self::Held(Holder { remaining, ..holder }),
             Self::Permits(permits) => Self::Permits(Permits { remaining, ..permits }),
             Self::Shared(Sharers { mut holders, count, .. }) => {
-                // Some readers were reported without a time of their own. None of them outlasts the
+                // Some readers were reported without their own time. None of them outlasts the
                 // key.
                 for holder in &mut holders {
                     holder.remaining = holder.remaining.or(remaining);
@@ -296,7 +296,7 @@ fn token(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
         b'a'..=b'f' => Some(byte - b'a' + 10),
         _ => None,
     };
-    // Strict, because force-unlock deletes whatever is recognised as a lock of redbolt.
+    // Strict, because force-unlock deletes everything that is recognised as a lock of redbolt.
     if !digits.iter().all(|byte| digit(byte).is_some()) {
         return None;
     }
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_behind_a_token_is_none_of_it() {
+    fn a_mark_is_not_part_of_the_token() {
         assert_eq!(held(&format!("{TOKEN}:web\n1767225600000")), held(&format!("{TOKEN}:web")));
         assert_eq!(without_mark(format!("{TOKEN}\n7").as_bytes()), (TOKEN.as_bytes(), true));
         assert_eq!(without_mark(TOKEN.as_bytes()), (TOKEN.as_bytes(), false));
@@ -468,7 +468,7 @@ mod tests {
 
     /// On another node the same holder may be one of several.
     #[test]
-    fn a_single_reader_is_shown_as_one_of_several_is() {
+    fn a_single_reader_is_shown_like_one_of_several() {
         let state = recognise(format!("r:{TOKEN}:web-1:77").as_bytes());
         let KeyState::Shared(Sharers { holders, count: 1, remaining: None }) = state else {
             panic!("{state:?}")
@@ -481,7 +481,7 @@ mod tests {
 
     /// Data that is taken for a lock can be force-unlocked, so nothing else may be.
     #[test]
-    fn only_what_we_write_is_taken_for_a_lock() {
+    fn only_strings_of_redbolt_are_taken_for_a_lock() {
         for value in [
             "",
             "x",

@@ -1,7 +1,7 @@
-//! The resources of a lock, in memory that is used again.
+//! The resources of a lock, in memory that is reused.
 
-/// One or more byte strings, one behind the other, each behind its length: one buffer, for a program may
-/// hold very many locks.
+/// One or more byte strings, each preceded by its length. They are in one buffer, because a program
+/// may hold very many locks.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ impl Keys {
         self.count = 0;
         for key in keys {
             self.bytes.reserve(LENGTH + key.len());
-            // At most MAX_KEYS of MAX_RESOURCE bytes.
+            // It fits: there are at most MAX_KEYS keys of at most MAX_RESOURCE bytes.
             self.bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
             self.bytes.extend_from_slice(key);
             self.count += 1;
@@ -49,7 +49,7 @@ impl Keys {
     }
 }
 
-/// Bytes of a length.
+/// The number of bytes of a length.
 const LENGTH: usize = size_of::<u32>();
 
 #[cfg(test)]

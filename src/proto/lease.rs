@@ -73,7 +73,7 @@ impl Lease {
         Self { since: ClockReading { boot, wall: since(own.wall.min(others.wall)) }, span_ns }
     }
 
-    /// Returns whether this lease never ends before the other one, whatever the clocks do.
+    /// Returns whether this lease never ends before the other one, however the clocks move.
     pub(super) fn outlasts(&self, other: &Self) -> bool {
         let (own, others) = (self.ends_on_both(), other.ends_on_both());
         own.boot >= others.boot && own.wall >= others.wall
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_that_eats_the_ttl_leaves_nothing() {
+    fn drift_longer_than_the_ttl_leaves_no_validity() {
         for ttl_us in [0, 1, 1_999, 2_000, 2_020] {
             let lease = Lease::new(at(9, 9), Duration::from_micros(ttl_us), DRIFT);
             assert!(lease.remaining(at(9, 9)).is_zero(), "{ttl_us} us");

@@ -1,7 +1,7 @@
-//! A kind of lock, as data: which commands ask for it, extend it and undo it.
+//! A kind of lock as data: the commands that request, extend and undo it.
 //!
-//! Another kind (read/write, a foreign format) is another value of [`LockKind`], not more code in the core. How a command is
-//! encoded is in `arguments`, and what a node's answer to it means in `answer`.
+//! Invariant: a new kind is another value of [`LockKind`], and no more code in the core. Commands
+//! are encoded in `arguments`, and replies read in `answer`.
 
 use super::profile::Profile;
 use super::script::definition::{Grant, Loaded, Role, Script};
@@ -14,46 +14,48 @@ pub struct LockKind {
     pub(super) ask: Command,
     pub(super) extend: Command,
     pub(super) undo: Command,
-    /// Raises fencing counters, where they are used.
+    /// The command that raises fencing counters, if the lock has a fencing token.
     pub(super) write_back: Command,
-    /// What a token of it begins with.
+    /// The beginning of each token.
     pub(super) mark: &'static [u8],
-    /// Whether only its ask can say for how long what is in its way lives, and not the TTL of the key.
+    /// Whether only a request reports the remaining time of a lock in the way, because the TTL of
+    /// the key is not that time.
     pub(super) is_read_by_ask: bool,
-    /// Whose locks it is one of.
+    /// The library with whose locks this kind is compatible.
     profile: Profile,
 }
 
 impl LockKind {
-    /// A kind of another library's locks, with its commands: to ask, to extend and to undo.
+    /// Returns a kind of another library's locks, with its commands to request, extend and undo.
     #[must_use]
     pub const fn foreign(profile: Profile, [ask, extend, undo]: [Command; 3]) -> Self {
         Self { ask, extend, undo, profile, ..PLAIN }
     }
 
-    /// The same whose tokens begin with a mark.
+    /// Returns the same kind with tokens that begin with `mark`.
     #[must_use]
     pub const fn marked(self, mark: &'static [u8]) -> Self {
         Self { mark, ..self }
     }
 
-    /// The same of which only an ask can say for how long what is in its way lives.
+    /// Returns the same kind, of which only a request reports the remaining time of a lock in the
+    /// way.
     pub(super) const fn told_by_ask(self) -> Self {
         Self { is_read_by_ask: true, ..self }
     }
 
-    /// The same whose counters another script raises.
+    /// Returns the same kind with another script that raises fencing counters.
     pub(super) const fn written_back_by(self, script: &'static Script) -> Self {
         Self { write_back: Command::Run(script), ..self }
     }
 
-    /// Whose locks it is one of.
+    /// Returns the library with whose locks this kind is compatible.
     pub(super) fn profile(&self) -> Profile {
         self.profile
     }
 }
 
-/// One resource: `SET NX PX`, and the restart guard's `PTTL` behind it.
+/// An exclusive lock on one resource: `SET NX PX`, followed by the restart guard's `PTTL`.
 pub(super) const PLAIN: LockKind = LockKind {
     ask: Command::SetIfAbsent,
     extend: Command::Run(&script::EXTEND),
@@ -64,14 +66,14 @@ pub(super) const PLAIN: LockKind = LockKind {
     profile: Profile::PLAIN,
 };
 
-/// Several resources, all or nothing.
+/// An exclusive lock on several resources, all or nothing.
 pub(super) const MANY: LockKind = LockKind { ask: Command::Run(&script::ACQUIRE_MANY), ..PLAIN };
 
-/// One resource or several, with a fencing token.
+/// An exclusive lock on one or several resources, with a fencing token.
 pub(super) const FENCED: LockKind =
     LockKind { ask: Command::Run(&script::ACQUIRE_FENCED), ..PLAIN };
 
-/// One resource, beside others who share it.
+/// A shared lock on one resource.
 pub(super) const SHARED: LockKind = LockKind {
     ask: Command::Run(&script::ACQUIRE_SHARED),
     extend: Command::Run(&script::EXTEND_SHARED),
@@ -80,11 +82,11 @@ pub(super) const SHARED: LockKind = LockKind {
     ..PLAIN
 };
 
-/// The same with a fencing token.
+/// A shared lock with a fencing token.
 pub(super) const SHARED_FENCED: LockKind =
     LockKind { ask: Command::Run(&script::ACQUIRE_SHARED_FENCED), ..SHARED };
 
-/// One of a semaphore's permits.
+/// A permit of a semaphore.
 pub(super) const PERMIT: LockKind = LockKind {
     ask: Command::Run(&script::ACQUIRE_PERMIT),
     extend: Command::Run(&script::EXTEND_PERMIT),
@@ -93,25 +95,28 @@ pub(super) const PERMIT: LockKind = LockKind {
     ..PLAIN
 };
 
-/// One resource alone, beside the holder's own claim as a reader: it is among those who share, with a mark.
+/// The writer's claim of a reader that upgrades. It is a member of the set of readers, with a mark,
+/// next to the reader's own claim.
 pub(super) const UPGRADE: LockKind =
     LockKind { ask: Command::Run(&script::UPGRADE), mark: b"w:", ..SHARED };
 
-/// The same with a fencing token.
+/// The writer's claim of an upgrade, with a fencing token.
 pub(super) const UPGRADE_FENCED: LockKind =
     LockKind { ask: Command::Run(&script::UPGRADE_FENCED), ..UPGRADE };
 
-/// One resource, beside others who share it, and beside the holder's own claim as a writer.
+/// The reader's claim of a writer that downgrades, next to the writer's own claim.
 pub(super) const DOWNGRADE: LockKind = LockKind { ask: Command::Run(&script::DOWNGRADE), ..SHARED };
 
-/// That claim, from then on. Where its holder was asked to share, it is among those who share.
+/// The writer's claim once its holder has called for a downgrade. On the nodes that were asked for
+/// it, it is a member of the set of readers.
 pub(super) const DOWNGRADED: LockKind = LockKind {
     extend: Command::Run(&script::EXTEND_DOWNGRADED),
     undo: Command::Run(&script::UNDO_DOWNGRADED),
     ..PLAIN
 };
 
-/// A waiter's ticket in the queue of a resource that it wants alone. The asks of its lock ask for it, and it ends by itself.
+/// The ticket of a waiter for an exclusive lock. The requests of its lock create and renew it, and
+/// it expires by itself.
 pub(super) const TICKET: LockKind = LockKind {
     ask: Command::Run(&fair_queue::ACQUIRE_IN_QUEUE),
     undo: Command::Run(&fair_queue::LEAVE_QUEUE),
@@ -119,28 +124,28 @@ pub(super) const TICKET: LockKind = LockKind {
     ..PLAIN
 };
 
-/// The same of a resource that it would share.
+/// The ticket of a waiter for a shared lock.
 pub(super) const TICKET_SHARED: LockKind = LockKind { mark: b"s", ..TICKET };
 
-/// The same of one that wants a permit of it.
+/// The ticket of a waiter for a permit.
 pub(super) const TICKET_PERMIT: LockKind =
     LockKind { ask: Command::Run(&fair_queue::ACQUIRE_PERMIT_IN_QUEUE), mark: b"p", ..TICKET };
 
-/// A command about keys that carry a token.
+/// A command on keys that have a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Command {
-    /// The undo of a lock on one resource, by the server's own command.
+    /// Undoes a lock on one resource by the server's own command.
     Delete(CompareAndDelete),
-    /// The ask for a permit, for one slot and no other.
+    /// Requests a permit in one given slot.
     Move,
-    /// A script.
+    /// Runs a script.
     Run(&'static Script),
-    /// The ask for one resource, by `SET NX PX`.
+    /// Requests one resource by `SET NX PX`.
     SetIfAbsent,
 }
 
-/// A command that deletes one key if it holds what it should, which some servers have.
+/// A server command that deletes a key if it has the expected value. Not all servers have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompareAndDelete {
@@ -151,13 +156,14 @@ pub enum CompareAndDelete {
 }
 
 impl Command {
-    /// Whether the command is sent as a script's digest. The first time on a connection its text is sent.
+    /// Returns whether the command is sent by the digest of its script. The first time on a
+    /// connection it is sent with the script's text.
     #[inline]
     pub(super) fn goes_by_digest(self, loaded: &mut Loaded) -> bool {
         self.script().is_some_and(|script| !loaded.insert(script))
     }
 
-    /// The script that runs, if it is one.
+    /// Returns the script of the command, if it has one.
     #[inline]
     pub(super) fn script(self) -> Option<&'static Script> {
         match self {
@@ -167,24 +173,24 @@ impl Command {
         }
     }
 
-    /// The same ask as a script, for a node that may refuse to run the undo, which is a script too. If the node forbids
-    /// scripts or their commands, this ask leaves nothing behind.
+    /// Returns the same request as a script, for a node that may refuse to run the undo, which is a
+    /// script too. If the node forbids scripts or their commands, such a request leaves no key.
     pub(super) fn as_script(self) -> Self {
         if self == Self::SetIfAbsent { Self::Run(&script::ACQUIRE_MANY) } else { self }
     }
 
-    /// Whether it asks in the queue.
+    /// Returns whether the command requests a lock in the queue.
     pub(super) fn asks_in_queue(self) -> bool {
         matches!(self, Self::Run(script) if script.asks_in_queue())
     }
 
-    /// Whether it asks for a permit, whichever slot that has.
+    /// Returns whether the command requests a permit in any slot.
     pub(super) fn is_for_permit(self) -> bool {
         matches!(self, Self::Run(script)
             if matches!(script.role, Role::Ask(Grant::Slot | Grant::SlotInQueue)))
     }
 
-    /// Whether a second command reads the restart guard, so that a second answer follows.
+    /// Returns whether a second command reads the restart guard, so that a second reply follows.
     pub(super) fn is_checked_behind(self) -> bool {
         self == Self::SetIfAbsent
     }

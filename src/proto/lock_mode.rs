@@ -1,22 +1,22 @@
 //! The mode of a lock: exclusive, shared, or with a permit.
 
-/// Beside whom a lock may be held.
+/// The mode of a lock, which determines the locks that can be held at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LockMode {
-    /// Beside nobody, as a writer.
+    /// One holder and no other, as a writer.
     #[default]
     Exclusive,
-    /// Beside others who share, as readers do, and beside nobody who excludes.
+    /// Any number of holders, as readers, and no exclusive holder.
     Shared,
-    /// With one of a semaphore's permits, beside holders of the others.
+    /// One of a semaphore's permits.
     Permit {
-        /// How many permits the semaphore has.
+        /// The number of permits of the semaphore.
         of: u16,
     },
 }
 
-/// A mode in two bytes: the number of permits, and two numbers that there cannot be.
+/// A mode in two bytes: the number of permits, or one of two numbers that cannot be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PackedMode(u16);
 

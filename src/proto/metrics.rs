@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_that_runs_back_is_none_and_sums_saturate() {
+    fn a_negative_span_counts_as_zero_and_sums_saturate() {
         let mut histogram = Histogram::default();
         histogram.record(Timestamp(9), Timestamp(3));
         assert_eq!((histogram.buckets()[0], histogram.sum()), (1, Duration::ZERO));
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn every_variant_has_a_place_of_its_own() {
+    fn every_variant_has_its_own_index() {
         fn places<K: Kind>() {
             let mut seen = [false; MOST_KINDS];
             for kind in K::ALL {

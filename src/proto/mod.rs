@@ -1,51 +1,58 @@
-//! The lock protocol: one deterministic state machine, without sockets, clocks or threads.
+//! The lock protocol: a deterministic state machine without sockets, clocks or threads.
 //!
-//! This is [Redlock] with the rules of [the manual](crate::manual::protocol). Everything that decides is in [`Core`]; time,
-//! randomness and bytes are arguments, and outcomes are [`Event`]s. The same core runs behind every
-//! front, in the simulator and in the fuzzers.
+//! It is [Redlock] with the rules of [the manual](crate::manual::protocol). [`Core`] makes every
+//! decision. Time, randomness and bytes are its arguments, and outcomes are [`Event`]s. The same
+//! core runs behind every API, in the simulator and in the fuzzers. It knows nodes by their index
+//! in the configuration, not by address, and never waits.
 //!
 //! # Driving a core
 //!
-//! The methods come in four families, and every one returns at once:
+//! There are four kinds of methods, all of which return at once:
 //!
 //! 1. commands: [`acquire`](Core::acquire), [`extend`](Core::extend), [`release`](Core::release);
-//! 2. inputs, which cannot fail: [`connected`](Core::connected), [`disconnected`](Core::disconnected),
-//!    [`received`](Core::received) (the bytes were read into [`space`](Core::space)),
-//!    [`timeout`](Core::timeout);
-//! 3. outputs, until there are none: [`poll_link`](Core::poll_link), [`transmit`](Core::transmit) with
-//!    [`transmitted`](Core::transmitted), [`poll_event`](Core::poll_event);
-//! 4. [`poll_timeout`](Core::poll_timeout): when to call `timeout` at the latest.
+//! 2. inputs, which cannot fail: [`connected`](Core::connected),
+//!    [`disconnected`](Core::disconnected), [`received`](Core::received) (the bytes were read into
+//!    [`space`](Core::space)), [`timeout`](Core::timeout);
+//! 3. outputs, until there are none: [`poll_link`](Core::poll_link), [`transmit`](Core::transmit)
+//!    with [`transmitted`](Core::transmitted), [`poll_event`](Core::poll_event);
+//! 4. [`poll_timeout`](Core::poll_timeout), which returns the latest time of the next call of
+//!    `timeout`.
 //!
-//! Outputs exist from the moment of the mutation, so they may be drained in any order; draining late
-//! delays, it never corrupts. Early, late and repeated timeouts are harmless. Read what the sockets
-//! have before calling `timeout`, or an answer that is already there counts as missing.
+//! Outputs may be drained in any order, and draining them late only delays. Early, late and
+//! repeated timeouts are harmless. Read the available bytes of all sockets before a call of
+//! `timeout`, because otherwise an answer that has already arrived counts as missing.
 //!
-//! One lock on one node, driven by hand:
+//! A lock on one node, driven by hand:
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
-//! use redbolt::proto::{LockRequest, Config, Core, Event, LinkOp, Timestamp, NodeSettings, ClockReading, Settings};
+//! use redbolt::proto::{
+//!     ClockReading, Config, Core, Event, LinkOp, LockRequest, NodeSettings, Settings, Timestamp,
+//! };
 //!
 //! let settings = Settings::new(vec![NodeSettings::default()]);
-//! // Only a documentation can afford entropy like this.
+//! // Only an example may use such entropy.
 //! let mut core = Core::new(Arc::new(Config::new(settings)?), |bytes| bytes.fill(0xab));
-//! let at = |ms: u64| ClockReading { boot: Timestamp(ms * 1_000_000), wall: Timestamp(ms * 1_000_000) };
+//! let at = |ms: u64| {
+//!     let now = Timestamp(ms * 1_000_000);
+//!     ClockReading { boot: now, wall: now }
+//! };
 //!
 //! core.timeout(at(0)); // due at once: it opens the links
 //! let Some(LinkOp::Open(link)) = core.poll_link() else { panic!("a link to open") };
 //! let id = core.acquire(&LockRequest::new("job").ttl(Duration::from_secs(1)), at(1))?;
 //! core.connected(link, at(2));
 //!
-//! // The handshake and the ask leave in one flight, and behind them the question whether the node is the
-//! // master that it was when the handshake ran.
+//! // The handshake and the request leave in one write, followed by a query whether the node is
+//! // still the master that it was during the handshake.
 //! let flight = core.transmit(link).to_vec();
 //! core.transmitted(link, flight.len());
 //! assert!(flight.starts_with(b"*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n"));
 //! assert!(flight.ends_with(b"*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n"));
 //!
-//! // The answers, in order: name, id, three INFO sections; scripts run, DEL is allowed, this server has
-//! // neither DELEX nor DELIFEQ, SET is allowed; the guard's value and TTL, so that the node remembers
-//! // every lock; OK to the ask; and the same master.
+//! // The answers, in order: name, id, three INFO sections; scripts run, DEL is allowed, this
+//! // server has neither DELEX nor DELIFEQ, SET is allowed; the value and TTL of the restart guard,
+//! // which show that the node has every lock; OK to the request; and the same master.
 //! let answers = b"+OK\r\n:7\r\n\
 //!     $47\r\nrun_id:0123456789012345678901234567890123456789\r\n\
 //!     $11\r\nrole:master\r\n$11\r\nmaxmemory:0\r\n\
@@ -64,10 +71,6 @@
 //! assert!(core.transmit(link).starts_with(b"*5\r\n$4\r\nEVAL\r\n"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//!
-//! Apart from `net` so that it can be simulated and proven; apart from `resp` because that knows
-//! nothing of locks. Not here: addresses (a node is its place in the configuration) and the wait for
-//! anything.
 //!
 //! [Redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 

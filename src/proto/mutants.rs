@@ -1,14 +1,14 @@
-//! Bugs that can be planted in the core, so that the simulator can show that it would find them; and in the scripts, by the
-//! same names, in `crates/node`, which models them.
+//! Bugs that can be planted in the core, and under the same names in the scripts' model in
+//! `crates/node`, so that the simulator can show that it finds them.
 //!
-//! Each is a fault that a lock client or a driver has shipped, one that a draft of this library had, or
-//! a broken rule of the restart guard, of fencing or of ghosts. They exist only under `--cfg redbolt_mutants`,
-//! which no feature turns on and which does not compile without debug assertions, so that no release
-//! can contain one. Elsewhere `mutant!(Name)` is the word `false`.
+//! Each is a fault that a lock client or driver has shipped, one that a draft of this library had,
+//! or a broken rule of the protocol. They exist only under `--cfg redbolt_mutants`, which no
+//! feature turns on and which does not compile without debug assertions, so that no release can
+//! contain one. Otherwise `mutant!(Name)` is `false`.
 //!
-//! A bug is a statement of its own before the rule that it breaks, and never a part of the rule.
-//! Not here: what each bug does, which is where it is planted; and bugs that are one changed token,
-//! which `cargo xtask mutants` makes without a word in the source (`.cargo/mutants-shipped.txt` lists them).
+//! Invariant: a bug is a separate statement in front of the rule that it breaks, and never a part
+//! of the rule. Bugs of one changed token are made by `cargo xtask mutants` without any mark in the
+//! source (`.cargo/mutants-shipped.txt` lists them).
 
 #[cfg(all(redbolt_mutants, not(debug_assertions)))]
 compile_error!("planted bugs are for the mutation gate, and never for a release");
@@ -43,10 +43,10 @@ mod planted {
             pub enum Mutant { $($(#[doc = $what])+ $name,)+ }
 
             impl Mutant {
-                /// All of them.
+                /// All bugs.
                 pub const ALL: &[Self] = &[$(Self::$name,)+];
 
-                /// What it does wrong, and who did.
+                /// Returns what the bug does, and where it was found.
                 #[must_use]
                 pub fn what(self) -> &'static str {
                     match self { $(Self::$name => concat!($($what,)+).trim_ascii_start(),)+ }
@@ -56,193 +56,218 @@ mod planted {
     }
 
     mutants! {
-        /// An attempt waits for all nodes, also for dead ones (redlock-rb#60, rslock).
+        /// An attempt waits for all nodes, including dead ones (redlock-rb#60, rslock).
         AllNodesAwaited,
-        /// An ask that was lost with its connection is sent again under its token (ioredis#965).
+        /// A request that was lost with its connection is sent again with its token (ioredis#965).
         AskSentAgain,
-        /// A writer that becomes a reader lets go before the nodes have let it read (a draft of the design).
+        /// A writer that downgrades releases its lock before the nodes let it read (a draft of the
+        /// design).
         DowngradeReleasesFirst,
-        /// A writer that becomes a reader is valid for less long.
+        /// A downgrade shortens the validity.
         DowngradeShortens,
-        /// An extension succeeds although the validity is over (redlock-rb#36).
+        /// An extension succeeds after the validity has ended (redlock-rb#36).
         ExtendAfterExpiry,
         /// The validity of an extension counts from its answer (node-redlock#299).
         ExtendFromAnswer,
         /// One node is enough for an extension (Redisson#2172).
         ExtendWithOne,
-        /// Whoever wants a permit is called only when nobody has one.
+        /// A waiter for a permit is called only when no permit is held.
         CalledOnlyAlone,
-        /// What another library tells of a release wakes nobody.
+        /// A release that another library publishes wakes no waiter.
         ChannelIgnored,
-        /// A closed key is taken by whoever in the queue finds it first.
+        /// A closed key is taken by any waiter in the queue that finds it.
         ClosedIsAnybodys,
-        /// A permit takes up room until the last of its semaphore's is over.
+        /// A permit occupies its slot until the last permit of the semaphore has expired.
         EndedPermitCounts,
-        /// A failed extension unlocks everywhere, under the holder (rslock).
+        /// A failed extension releases the lock on all nodes while it is held (rslock).
         FailedExtendUndoes,
         /// A node that failed counts as one that denies (redlock-py).
         FailIsDeny,
-        /// The first clock that a node tells is believed, however wild it is (a first draft of this library).
+        /// The first clock that a node reports is trusted, however wrong it is (a first draft of
+        /// this library).
         FenceClockOfOne,
         /// The token is the largest counter, and no node is raised to it.
         FenceNotWrittenBack,
         /// One node is enough for a fencing token.
         FenceWithOne,
-        /// Nobody looks whether a node was a replica meanwhile (a first version of this library).
+        /// A node may have been a replica in between without notice (a first version of this
+        /// library).
         HistoryIgnored,
-        /// A lock of another library's format is undone as one of redbolt's own.
+        /// A lock in another library's format is undone as a lock of redbolt.
         ForeignUndoneAsPlain,
-        /// A grant counts whatever the restart guard says (all known clients).
+        /// A grant counts without regard to the restart guard (all known clients).
         RestartGuardIgnored,
-        /// A node without a restart guard is taken for new.
+        /// A node without a restart guard is treated as new.
         RestartGuardMissingIsNew,
         /// The quarantine ends after half of `max_ttl`.
         RestartGuardTooShort,
         /// The validity counts from the last answer (node-redlock#168).
         LeaseFromAnswer,
-        /// Whoever shares alone is gone when another one comes (a draft of the format).
+        /// A single reader is removed when another one comes (a draft of the format).
         LoneReaderIsReplaced,
-        /// Any reader's undo lets go of whoever shares alone (a draft of the format).
+        /// The undo of any reader removes a single reader (a draft of the format).
         LoneReaderIsAnybody,
-        /// A newcomer gets a slot of a semaphore for which others wait (a draft of the queue).
+        /// A new client gets a slot of a semaphore that has waiters (a draft of the queue).
         MarkIgnored,
-        /// What has no mark any longer lives as long as if it had one.
+        /// A key without a mark keeps the longer TTL of a marked one.
         MarkOutlives,
-        /// A semaphore for which nobody waits any longer stays marked.
+        /// A semaphore stays marked when it has no more waiters.
         MarkStays,
-        /// Whoever gives back the last permit leaves a free key to those in the queue.
+        /// The release of the last permit deletes the key, although clients are in the queue.
         MarkedNotClosed,
-        /// A node's answer counts after it was moved to another slot (a draft of the semaphore).
+        /// A node's reply counts after the permit was moved to another slot (a draft of the
+        /// semaphore).
         MovedAnswerCounts,
         /// A waiter drops its ticket each time that it is refused (a draft of the queue).
         LeavesWhenRefused,
-        /// Whoever is granted goes on waiting in the queue.
+        /// A granted waiter stays in the queue.
         NeverLeavesQueue,
-        /// A script that the node has forgotten is not sent again (redlock-rb#29).
+        /// A script that the node no longer has is not sent again (redlock-rb#29).
         NoScriptIsFinal,
         /// A waiter is never woken (Redisson#1763).
         PauseWithoutEnd,
-        /// A quorum of slots is a permit, whichever they are (redis-semaphore).
+        /// A quorum of any slots is a permit, even if the slots differ (redis-semaphore).
         PermitOfAnySlots,
-        /// Who stands before a permit for another mode counts as if it were for a permit.
+        /// A waiter for another mode before a permit counts as a waiter for a permit.
         PermitPassesOthers,
-        /// A free slot goes to whoever in the queue asks first (Redisson's semaphore has no queue).
+        /// A free slot goes to the first waiter that asks (Redisson's semaphore has no queue).
         PermitPassesPermits,
-        /// Who wants another mode passes permits in the queue.
+        /// A waiter for another mode overtakes waiters for permits.
         PermitsArePassed,
-        /// A semaphore is not marked for those who wait.
+        /// A semaphore is not marked for its waiters.
         PermitsUnmarked,
-        /// A connection that was lost is never opened again (fred#315).
+        /// A lost connection is never opened again (fred#315).
         ReconnectNever,
-        /// An extension that was under way revives a lock that is being released (Redisson#7272).
+        /// A pending extension revives a lock that is being released (Redisson#7272).
         ReleaseOvertaken,
         /// One node is enough for a reader (read one, write all).
         ReadFromOne,
-        /// A request that timed out loses its place, and the next one gets its answer (redis-py#2624).
+        /// A request that timed out loses its place in the pipeline, and the next one gets its
+        /// reply (redis-py#2624).
         ReplyShifted,
-        /// Whoever waits for a permit takes a semaphore for held as long as anybody has one.
+        /// A waiter for a permit treats a semaphore as held while any permit is held.
         SlotsNotCounted,
-        /// A node that hangs is asked again and again by a lock that waits.
+        /// A waiting lock asks a node that hangs again and again.
         SuspectAskedAgain,
-        /// A node that hangs is waited for in every split vote.
+        /// Every split vote waits for a node that hangs.
         SuspicionIgnored,
-        /// Each node has an order of its own: a waiter tells none where it stands on the others.
+        /// Each node has its own order, because a waiter sends no stamp.
         StampOfEachNode,
-        /// The stamp of a ticket is raised once a quorum knows its place, to what any node says (a draft of the queue).
+        /// The stamp of a ticket is raised after a quorum has recorded its place (a draft of the
+        /// queue).
         StampRaisedWithPlace,
-        /// Who has a lock of Symfony's format alone leaves out the mark that says so (Symfony before 5.2 knew of no readers).
+        /// A writer of Symfony's format does not set the mark for writers (Symfony before 5.2 had
+        /// no readers).
         AloneUnmarked,
-        /// Each holder of a fenced lock of Redisson's begins to count anew.
+        /// Each holder of a fenced Redisson lock starts the counter again.
         CounterBeginsAnew,
-        /// A release of Redisson's format deletes the hash, whoever's field is in it.
+        /// A release in Redisson's format deletes the hash with the fields of other holders.
         HashOfAnyHolder,
-        /// A release deletes the second of a member without a look whether its own lease lasts (members that were paused).
+        /// A release deletes a timestamp although the client's lease has expired (paused clients).
         LeaseNotLookedAt,
-        /// Whoever finds that it cannot take a second over has overwritten it (the recipe's own GETSET).
+        /// A client that fails to take a timestamp over has overwritten it (the GETSET of the
+        /// recipe).
         LoserOverwrites,
-        /// What a member of another library has left is held without end, also when its second is over.
+        /// A timestamp that has passed is never taken over.
         NeverTakenOver,
-        /// An ask in the queue leaves a free key to those who do not stand there (models, queue: closed, but not by a waiter's ask).
+        /// A request in the queue leaves a free key to clients outside of it (models, queue:
+        /// closed, but not by a waiter's request).
         AskLeavesFree,
-        /// A call stays where the resource was found held (models, turns).
+        /// A call remains valid when the resource is found held (models, turns).
         CallsStay,
-        /// A writer that becomes a reader is told so once the nodes have let it read (design, read/write: believed when confirmed).
+        /// A downgrade is reported only once the nodes have confirmed it (design, read/write).
         DowngradeBelievedLate,
-        /// A key of a holder whose time is over is free although somebody waits (models, queue: closed, but not by the end of a TTL).
+        /// A key is free when its holder expires, although clients wait (models, queue: closed, but
+        /// not by the end of a TTL).
         ExpiryLeavesFree,
-        /// An extension counts for a permit of another slot (design, semaphore).
+        /// An extension counts for a permit in another slot (design, semaphore).
         ExtensionOfAnySlot,
-        /// An extension of one claim of a holder counts for its other one (design, read/write).
+        /// An extension of one claim of a holder counts for its other claim (design, read/write).
         ExtensionOfOtherClaim,
-        /// An extension brings back a reader that is over (design, read/write: reviving).
+        /// An extension revives an expired reader (design, read/write: reviving).
         ExtensionRevives,
         /// Only the first reader raises the fencing counter (design, fencing).
         FirstReaderRaises,
-        /// Whoever is first has the grace of who asks to take its turn (models, turns).
+        /// A first waiter gets the grace of the waiter that asks (models, turns).
         GraceOfAsker,
-        /// A waiter has 500 ms at the most to take its turn, however far away it is (a first version of this library).
+        /// A waiter has at most 500 ms to take its turn, however far away it is (a first version of
+        /// this library).
         GraceHasCap,
-        /// A ticket keeps the grace that its owner's first round trip needed (a first version of this library).
+        /// A ticket keeps the grace for its owner's first round trip (a first version of this
+        /// library).
         GraceIsFixed,
-        /// A call that was made before the node's clock was set back counts from the future (a first version of this library).
+        /// A call from before the node's clock was set back still counts (a first version of this
+        /// library).
         CallFromFuture,
-        /// Whoever stands behind the first two finds out at its next poll that both are dead (a first version of this library).
+        /// A waiter behind the first two notices only at its next poll that both are dead (a first
+        /// version of this library).
         NobodyLooksFromBehind,
-        /// The waiters behind a dead one do not notice that a dead holder's lease has ended (a first version of this library).
+        /// The waiters behind a dead one do not notice the end of a dead holder's lease (a first
+        /// version of this library).
         HolderEndsUnnoticed,
-        /// A writer that has died keeps readers out while others share (a first version of this library).
+        /// A dead writer in the queue keeps readers out while others share (a first version of this
+        /// library).
         NobodyPings,
         /// A node that grants drops the ticket (design, queue).
         GrantDropsTicket,
-        /// A node in quarantine lets a permit be healed (design, semaphore: heal without guard).
+        /// A node in quarantine grants a permit that is healed (design, semaphore: heal without
+        /// guard).
         HealUnguarded,
-        /// An ask in the queue does not mark what holders have (models, queue).
+        /// A request in the queue does not mark the holders' key (models, queue).
         HoldersUnmarked,
-        /// The key of those who share ends with the latest of them, and not with the last to end (design, read/write).
+        /// The key of readers expires with the newest of them instead of the last (design,
+        /// read/write).
         KeyEndsWithLatest,
-        /// A reader is added on what it saw before a writer came (design, read/write: look, then set).
+        /// A reader is added by a check from before a writer came (design, read/write: look, then
+        /// set).
         ReaderLooksBefore,
-        /// Readers take the fencing counter, and do not raise it (design, fencing).
+        /// A reader takes the fencing counter without raising it (design, fencing).
         ReadersNeverRaise,
-        /// A release or an undo leaves a free key although somebody waits (models, queue: closed, but not by a release).
+        /// A release or an undo leaves a free key although clients wait (models, queue: closed, but
+        /// not by a release).
         ReleaseLeavesFree,
-        /// A reader's release deletes the key of all who share (design, read/write).
+        /// A reader's release deletes the key of all readers (design, read/write).
         ReleaseOfAllReaders,
-        /// The clocks of clients are the stamps of tickets (design, queue).
+        /// The stamp of a ticket is the clock of its client (design, queue).
         StampOfClientsClock,
-        /// A stamp is sent before a quorum has told one (design, queue).
+        /// A stamp is sent before a quorum has named one (design, queue).
         StampSentEarly,
-        /// An extension counts on a replica that was just promoted (a first version of this library).
+        /// An extension counts on a replica that was just promoted (a first version of this
+        /// library).
         PromotedCountsAtOnce,
-        /// A permit is undone by its slot, and not by its token (design, semaphore).
+        /// A permit is undone by its slot instead of its token (design, semaphore).
         UndoBySlot,
-        /// A reader that becomes a writer ignores all readers (models, read/write).
+        /// An upgrade ignores other readers (models, read/write).
         UpgradeIgnoresReaders,
-        /// A reader and the writer that it becomes have one token, so that the undo of the one ends both (design, read/write).
+        /// The two claims of an upgrade share a token, so that the undo of one ends both (design,
+        /// read/write).
         UpgradeSharesToken,
-        /// A node raises its fencing counter for who does not hold the lock (design, fencing: write-back unowned).
+        /// A node raises its fencing counter for a client that does not hold the lock (design,
+        /// fencing: write-back unowned).
         WriteBackUnowned,
-        /// A release deletes whatever is there, as a reset does (python-redis-lock's own).
+        /// A release deletes any value, as a reset does (python-redis-lock).
         ResetInsteadOfRelease,
-        /// A lock whose value is a second is let go of without a look at whose it is (redis-objects' own way).
+        /// A lock whose value is a timestamp is released without a check of its holder
+        /// (redis-objects).
         SecondOfAnyHolder,
-        /// The second of a lock is when it ends, without the one more by which clocks may differ.
+        /// The timestamp of a lock lacks the extra second for the difference of clocks.
         SecondWithoutMargin,
-        /// An extension leaves the second of a lock as it was.
+        /// An extension does not change the timestamp of a lock.
         SecondNotExtended,
-        /// All locks of a process have the token of its registry (Spring's own way, which counts re-entries for it).
+        /// All locks of a process share the token of its registry (Spring, which counts re-entries
+        /// for it).
         TokenOfRegistry,
-        /// A server's words are repeated with what we sent in them (postiz#1003).
+        /// A server's error is shown with the arguments of the command (postiz#1003).
         TokenInWords,
-        /// An undo that was answered with an error is done (redis-py#4258).
+        /// An undo that was answered with an error counts as done (redis-py#4258).
         UndoErrorIsDone,
-        /// A token that the server's own command does not find as it was set is taken for gone.
+        /// A token that compare-and-delete does not find unchanged counts as deleted.
         UnequalIsUndone,
         /// Only nodes that granted are undone (redlock-rb#76, blnk#354).
         UndoOfGrantsOnly,
-        /// A writer of Redisson's format asks as a reader.
+        /// A writer of Redisson's format requests the lock as a reader.
         WriterReads,
-        /// A reader that becomes a writer keeps the lease that it had, where that is longer (a draft of the design).
+        /// An upgrade keeps the old lease if it is longer (a draft of the design).
         UpgradeOnOldLease,
     }
 
@@ -250,13 +275,13 @@ mod planted {
         static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
     }
 
-    /// Plants a bug in all cores, and all models of scripts, that run on this thread; or none.
+    /// Plants a bug, or none, in all cores and models of scripts that run on this thread.
     pub fn plant(mutant: Option<Mutant>) {
         PLANTED.set(mutant);
     }
 
     impl Mutant {
-        /// Whether it is planted on this thread.
+        /// Returns whether the bug is planted on this thread.
         #[must_use]
         pub fn is_planted(self) -> bool {
             PLANTED.get() == Some(self)

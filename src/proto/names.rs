@@ -1,20 +1,18 @@
-//! Names: of nodes, links, locks, claims, inspections and observers, and sets of nodes.
-//!
-//! Apart from what they name, so that an event or a request can carry them without knowing it.
+//! The identifiers of nodes, links, locks, claims, inspections and observers, and sets of nodes.
 
 use std::fmt;
 
 use super::slab::Key;
 
-/// The most nodes that a lock can be taken on.
+/// The maximum number of nodes.
 pub const MAX_NODES: usize = 32;
 
-/// One node of the configuration, by its place in it.
+/// A node, identified by its index in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub(super) u8);
 
 impl NodeId {
-    /// The place of the node in the configuration, from zero. People are shown this plus one.
+    /// Returns the index of the node in the configuration, from zero. Texts show this plus one.
     #[must_use]
     pub fn index(self) -> usize {
         self.0.into()
@@ -27,8 +25,8 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// One connection's place. Each node has a command link, under the same index, and a push link, on
-/// which it tells waiters of changes; those come behind the command links of all nodes.
+/// A connection. Each node has a command link, with the node's index, and a push link, on which it
+/// notifies waiters of changes. The indexes of push links follow those of all command links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId {
     at: u8,
@@ -41,30 +39,31 @@ impl LinkId {
     }
 
     pub(super) fn push(node: NodeId, nodes: usize) -> Self {
-        // At most twice MAX_NODES.
+        // It fits: the index is below twice MAX_NODES.
         Self { at: node.0 + nodes as u8, node }
     }
 
-    /// The place of the link, from zero: below twice the number of nodes.
+    /// Returns the index of the link, from zero, below twice the number of nodes.
     #[must_use]
     pub fn index(self) -> usize {
         self.at.into()
     }
 
-    /// The node at the other end.
+    /// Returns the node at the other end.
     #[must_use]
     pub fn node(self) -> NodeId {
         self.node
     }
 
-    /// Whether it is a node's push link. It is opened to the same address, when somebody waits.
+    /// Returns whether this is a push link. It leads to the same address as the command link, and
+    /// is opened when a lock waits.
     #[must_use]
     pub fn is_push(self) -> bool {
         self.at != self.node.0
     }
 }
 
-/// Names of the tenants of a slab.
+/// Declares identifiers of the tenants of a slab.
 macro_rules! slab_ids {
     ($($(#[$about:meta])+ $view:vis struct $id:ident;)+) => {$(
         $(#[$about])+
@@ -88,13 +87,13 @@ macro_rules! slab_ids {
 }
 
 slab_ids! {
-    /// The name of a lock from its acquire to its end. Never used twice.
+    /// The identifier of a lock from acquire to its end. It is never reused.
     pub struct LockId;
-    /// The name of an inspection.
+    /// The identifier of an inspection.
     pub struct ViewId;
-    /// The name of one who observes who leads.
+    /// The identifier of an observer of an election.
     pub struct ObserverId;
-    /// The name of what the nodes may hold for one attempt.
+    /// The identifier of a claim.
     pub(super) struct ClaimId;
 }
 
@@ -111,38 +110,38 @@ impl From<NodeId> for NodeSet {
 impl NodeSet {
     pub(super) const EMPTY: Self = Self(0);
 
-    /// The first nodes of the configuration.
+    /// Returns the first `nodes` nodes of the configuration.
     pub(super) fn first(nodes: usize) -> Self {
         Self(u32::MAX.checked_shr((MAX_NODES - nodes) as u32).unwrap_or_default())
     }
 
-    /// How many nodes are in it.
+    /// Returns the number of nodes in the set.
     #[must_use]
     pub fn len(self) -> usize {
         match self.0 {
-            // The x86-64 that we are compiled for cannot count bits in one instruction, and each vote counts sets.
+            // Votes count sets often, and baseline x86-64 has no instruction that counts bits.
             few @ 0..16 => (BITS_OF_FOUR >> (4 * few) & 0xf) as usize,
             many => many.count_ones() as usize,
         }
     }
 
-    /// Whether no node is in it.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether this node is in it.
+    /// Returns whether the set contains this node.
     #[must_use]
     pub fn contains(self, node: NodeId) -> bool {
         self.0 & bit(node) != 0
     }
 
-    /// The nodes in it, in the order of the configuration.
+    /// Returns the nodes in the set, in the order of the configuration.
     pub fn iter(self) -> impl Iterator<Item = NodeId> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
-            // Below MAX_NODES, or 32 where nothing is left.
+            // It fits: the number is below MAX_NODES, or 32 if no node is left.
             let node = NodeId(rest.trailing_zeros() as u8);
             (rest != 0).then(|| {
                 rest &= rest - 1;
@@ -159,7 +158,7 @@ impl NodeSet {
         self.0 &= !bit(node);
     }
 
-    /// Removes a node, and returns whether it was there.
+    /// Removes a node, and returns whether it was in the set.
     pub(super) fn take(&mut self, node: NodeId) -> bool {
         let was_there = self.contains(node);
         self.remove(node);
@@ -179,7 +178,7 @@ impl NodeSet {
     }
 }
 
-/// How many bits are set in each number of four bits, that of 0 in the lowest digit.
+/// The number of bits that are set in each number of four bits, with that of 0 in the lowest digit.
 const BITS_OF_FOUR: u64 = 0x4332_3221_3221_2110;
 
 impl fmt::Debug for NodeSet {
@@ -192,14 +191,14 @@ fn bit(node: NodeId) -> u32 {
     1 << node.0
 }
 
-/// A ticket's name up to the node's digits: the mode, and 32 that are random.
+/// The name of a ticket up to the node's digits: its mode and 32 random digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TicketName(pub(super) [u8; Self::LEN]);
 
 impl TicketName {
     pub(super) const LEN: usize = 33;
 
-    /// Returns the name of the ticket that is called so on a node, where the name is longer.
+    /// Returns the name of a ticket from its longer name on a node.
     pub(super) fn of(ticket: &[u8]) -> Self {
         let mut name = [0; Self::LEN];
         let len = ticket.len().min(Self::LEN);
@@ -207,7 +206,7 @@ impl TicketName {
         Self(name)
     }
 
-    /// Whether its owner wants a permit.
+    /// Returns whether its owner waits for a permit.
     pub(super) fn is_for_permit(self) -> bool {
         self.0[0] == b'p'
     }
@@ -224,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_and_the_last_node_are_walked() {
+    fn iteration_includes_the_first_and_the_last_node() {
         let mut set = NodeSet::default();
         assert_eq!(set.iter().next(), None);
         for node in [31, 0, 7] {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_other_parts_are_not_the_same() {
+    fn positions_in_different_blocks_are_not_equal() {
         let order = SlotOrder { permits: 200, first: 0, step: 1 };
         let offers = [
             Offer { slot: 0, part: 0, free: 0b11 },

@@ -1,7 +1,8 @@
-//! Text that a terminal or a log can show as it is.
+//! Text that a terminal or a log can show safely.
 //!
-//! Invariant: words that anyone else chose (a node, a sentinel, another client, a path) contain no character that erases a
-//! screen, begins a line or reverses one. Strings of a fixed alphabet, such as labels, are validated instead.
+//! Invariant: text from a node, a sentinel, another client or a path contains no character that
+//! clears a screen, begins a line or reverses one. Strings of a fixed alphabet, such as labels, are
+//! validated instead.
 
 /// Returns `true` if a terminal prints this character and does nothing else.
 pub(crate) fn is_printable(char: char) -> bool {

@@ -72,7 +72,7 @@ impl Profile {
         self.format().and_then(|format| format.channels).map_or_else(Vec::new, |of| of(name))
     }
 
-    /// Returns the kind of a lock in this mode, with a fencing token or without; `None` for one of
+    /// Returns the kind of a lock in this mode, with a fencing token or without; `None` for
     /// redbolt's own kinds.
     pub(super) fn kind(self, mode: LockMode, fenced: bool) -> Option<&'static LockKind> {
         self.format().map(|format| format.kind(mode, fenced))
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_are_published_where_the_library_itself_subscribes() {
+    fn releases_are_published_on_the_channels_of_the_library() {
         let of = |profile: Profile, name: &str| {
             let channels = profile.channels(name.as_bytes()).into_iter();
             let channels = channels.map(|channel| String::from_utf8(channel).unwrap());
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_format_has_no_room_for_is_refused() {
+    fn a_format_refuses_what_it_does_not_support() {
         let of = |profile: Profile, mode, keys| profile.cannot(mode, keys, false).is_some();
         assert!(!of(Profile::PLAIN, LockMode::Shared, 7));
         assert!(!of(Profile::REDISSON, LockMode::Exclusive, 1));

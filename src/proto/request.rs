@@ -109,7 +109,7 @@ impl<'a> LockRequest<'a> {
         /// A granted lock has the number of its permit, from 0 to `permits` - 1, which no other
         /// holder has. A permit and an exclusive or shared lock on the same resource exclude each
         /// other. If requests differ in `permits`, the number of holders is at most the largest of
-        /// them. With a fencing token, each permit has a counter of its own. A permit has one
+        /// them. With a fencing token, each permit has its own counter. A permit has one
         /// resource.
         pub fn permits(permits: u16) => mode = LockMode::Permit { of: permits };
 
@@ -325,7 +325,7 @@ fn check_counter(config: &Config, profile: Profile, key: &[u8]) -> Result<(), Re
     }
 }
 
-/// The prefixes of redbolt's keys that are kept with resources, other than fencing counters.
+/// The prefixes of keys that redbolt keeps with resources, other than fencing counters.
 const RESERVED: [&[u8]; 3] = [permits::ENDS_PREFIX, permits::COUNTERS_PREFIX, fair_queue::PREFIX];
 
 /// Validates a TTL after rounding it down to the milliseconds that the nodes get.
@@ -499,7 +499,7 @@ mod tests {
 
     /// A TTL of 2.9 ms is 2 ms on the nodes, which is less than the drift.
     #[test]
-    fn a_ttl_is_judged_in_whole_milliseconds() {
+    fn a_ttl_is_validated_in_whole_milliseconds() {
         let settings = Settings::new(vec![NodeSettings::default()]);
         let config = Config::new(settings).unwrap();
         let judged = |us| check_ttl(&config, Duration::from_micros(us));

@@ -56,7 +56,7 @@ pub enum Setup {
     Init,
     /// Write nothing, for a client that only inspects.
     ReadOnly,
-    /// Give all nodes the restart guard of this configuration, whatever they have, with a
+    /// Replace the restart guard of all nodes by that of this configuration, with a
     /// quarantine of the larger `max_ttl`, and close their other connections, on which the old
     /// value was read.
     Change,
@@ -265,13 +265,13 @@ mod tests {
     }
 
     #[test]
-    fn our_own_value_is_ours() {
+    fn the_value_that_a_client_writes_is_accepted() {
         let value = expected().value();
         assert_eq!(value, b"0123456789abcdef0123456789abcdef01234567:30000:3:0");
         assert_eq!(expected().judge(Some(&value)), Found::Ours);
     }
 
-    /// Other limits come before another run: they need an operator, whatever the run.
+    /// Other limits come before another run: they need an operator in any run.
     #[test]
     fn every_difference_has_its_name() {
         let other = "1123456789abcdef0123456789abcdef01234567";
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operator_has_confirmed_holds_for_one_run_only() {
+    fn relaxed_trust_accepts_other_runs_but_no_other_difference() {
         for restart_trust in [RestartTrust::Durable, RestartTrust::MarkerOnly] {
             let expected = Expected { restart_trust, ..expected() };
             assert_eq!(expected.judge(Some(b"-:30000:3:0")), Found::Ours);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ttl_says_the_rest() {
+    fn the_ttl_determines_whether_a_node_votes() {
         let big = i64::try_from(BIG_MS).unwrap();
         assert_eq!(Standing::of(-2), Standing::Missing);
         assert_eq!(Standing::of(-1), Standing::Endless);

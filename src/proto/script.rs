@@ -1,10 +1,12 @@
-//! The Lua scripts that run on a node, and what the client has to know to call one.
+//! The Lua scripts that run on nodes, and the properties that the client needs to call them.
 //!
-//! Compare-and-set needs a script on every server that has no command for it. A script takes its resources as KEYS and
-//! everything else as ARGV, so its text never varies. Each is one [`Script`]; all properties of it are there, and what it does
-//! is in a `.lua` file. Those of other libraries' formats are in `format`.
+//! Compare-and-set needs a script on every server that has no command for it. A script takes its
+//! resources as KEYS and everything else as ARGV. Invariant: its text never varies, so that a node
+//! caches it by digest. Each script is one [`Script`], with its text in a `.lua` file. Those of
+//! other libraries' formats are in `format`.
 //!
-//! This table names all scripts, and so the formats. Kinds of locks and formats take a script from the file that defines it.
+//! This file names all scripts, and so all formats. Kinds of locks and formats import a script from
+//! the file that defines it, so that a program links only the formats that it uses.
 
 use super::profile::Profile;
 
@@ -27,14 +29,14 @@ pub use super::format::{
     python::*, redisson::read_write::*, redisson::*, spring::*, symfony::*, timed::*,
 };
 
-/// All scripts of the library.
+/// Returns all scripts of the library.
 pub fn all() -> impl Iterator<Item = &'static Script> {
     let formats = Profile::ALL.into_iter().filter_map(Profile::format);
     let formats = formats.map(|format| format.scripts);
     own().chain(formats.flatten().copied())
 }
 
-/// The scripts of redbolt's own format.
+/// Returns the scripts for redbolt's own format.
 pub fn own() -> impl Iterator<Item = &'static Script> {
     [own::SCRIPTS, fair_queue::SCRIPTS, force_unlock::SCRIPTS].into_iter().flatten().copied()
 }
@@ -46,9 +48,9 @@ mod tests {
     use super::*;
     use crate::proto::{fence, restart_guard};
 
-    /// A number in a Lua text cannot be a constant of ours.
+    /// A number in a Lua text cannot be a constant of the Rust code.
     #[test]
-    fn the_texts_know_the_bound_of_the_restart_guard() {
+    fn numbers_in_scripts_match_the_constants() {
         let bound = format!("t > {} ", restart_guard::BIG_MS);
         assert!(ACQUIRE_MANY.text.contains(&bound) && ACQUIRE_FENCED.text.contains(&bound));
         assert!(ENROL.text.contains(&format!("px > {} ", restart_guard::BIG_MS)));

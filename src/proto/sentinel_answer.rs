@@ -1,20 +1,24 @@
-//! For how long the word of sentinels counts that name a master: what a master says counts only while the word of most of them
-//! is young. See [the manual](crate::manual::failover) for the rule, and why it holds.
+//! How long the answers of sentinels count.
 //!
-//! Pure functions, and public, so that the model that searches them for holes and the simulator decide with the same code. Not
-//! here: how sentinels are asked and heard, see `net/sentinel`.
+//! Invariant: a master's votes count only while the answers of a majority of its sentinels are
+//! recent. [The manual](crate::manual::failover) has the rule and its reasons.
+//!
+//! The functions are pure and public, so that the model and the simulator run the same code.
+//! Sentinels are asked in `net/sentinel`.
 
 use std::time::Duration;
 
 use super::lease::Drift;
 use super::time::{ClockReading, Timestamp};
 
-/// How old the question may be that a sentinel's word for a master answers. A lock that such a master grants is over before the
-/// quarantine of its successor is, if its TTL is shorter than `max_ttl` by this (`crates/models/src/sentinel_answer.rs`).
+/// The maximum age of the query whose answer counts. If the TTL of a lock is shorter than `max_ttl`
+/// by this, a lock granted by the old master expires before the quarantine of the new one ends
+/// (`crates/models/src/sentinel_answer.rs`).
 pub const ANSWER_LASTS: Duration = Duration::from_secs(5);
 
-/// When more than half of so many sentinels had all been asked that have named a master, of which each was asked at one of these
-/// times; `None` if fewer have.
+/// Returns the time since which a majority of `sentinels` has confirmed a master: the latest time
+/// at or after which more than half of them were asked. `asked_at` has the time of the query to
+/// each sentinel that named the master. `None` without a majority.
 #[must_use]
 pub fn vouched_at(
     sentinels: usize,
@@ -23,30 +27,32 @@ pub fn vouched_at(
     let on = |clock: fn(ClockReading) -> Timestamp| {
         let times = asked_at.clone().map(clock);
         let since = |at: Timestamp| times.clone().filter(|&other| other >= at).count();
+        // Not half of them: the other half could confirm another master.
         times.clone().filter(|&at| 2 * since(at) > sentinels).max()
     };
     Some(ClockReading { boot: on(|at| at.boot)?, wall: on(|at| at.wall)? })
 }
 
-/// Whether what a master says counts that most sentinels have named at this time.
+/// Returns whether the votes of a master count that was confirmed at this time.
 #[must_use]
 pub fn counts(vouched_at: Option<ClockReading>, now: ClockReading) -> bool {
     vouched_at.is_some_and(|at| age(at, now) <= ANSWER_LASTS)
 }
 
-/// As with a lease, the clock counts that shows more: the boot clock of a virtual machine may stand still while it is
-/// stopped.
+/// Returns the age of the confirmation by the clock that shows more, as for a lease: the boot clock
+/// of a virtual machine may stand still while the machine is stopped.
 fn age(vouched_at: ClockReading, now: ClockReading) -> Duration {
     now.boot.since(vouched_at.boot).max(now.wall.since(vouched_at.wall))
 }
 
-/// Whether a key is kept for longer than any word for its master counts, if it is kept for this long after most sentinels
-/// have named another master.
+/// Returns whether a key that is kept for this long after sentinels named another master outlives
+/// every answer for the old master.
 pub(super) fn is_outlived(kept: Duration, drift: Drift) -> bool {
+    // The drift is for another client's clock, by which an answer may count for longer.
     kept > ANSWER_LASTS + drift.of(ANSWER_LASTS)
 }
 
-/// Whether sentinels are asked again: half of that time is over.
+/// Returns whether the sentinels must be asked again, because half of the time has passed.
 #[must_use]
 pub fn is_due(vouched_at: Option<ClockReading>, now: ClockReading) -> bool {
     vouched_at.is_none_or(|at| age(at, now) > ANSWER_LASTS / 2)
@@ -61,7 +67,8 @@ mod tests {
         ClockReading { boot, wall }
     }
 
-    /// The boot clock of a virtual machine that was stopped, and a time of day that was set back.
+    /// A virtual machine that was stopped stops its boot clock, and a wall clock can be set
+    /// back.
     #[test]
     fn an_answer_is_as_old_as_either_clock_shows() {
         let asked_at =
@@ -79,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_counts_for_5_s_and_is_asked_for_again_after_half() {
+    fn an_answer_counts_for_5_s_and_is_renewed_after_half_of_that() {
         let at = |ms| reading(ms, ms);
         for (ms, is_asked_for, is_believed) in
             [(2_500, false, true), (2_501, true, true), (5_000, true, true), (5_001, true, false)]
@@ -91,7 +98,7 @@ mod tests {
         assert!(is_due(None, at(7)) && !counts(None, at(7)));
     }
 
-    /// The clock of the client that counts a word may be slower than ours.
+    /// The clock of the client that counts an answer may be slower than this one.
     #[test]
     fn an_answer_is_outlived_after_its_time_and_the_drift_of_clocks() {
         let drift = Drift { parts_per_million: 10_000 };

@@ -1,9 +1,10 @@
-//! Slots that keep their memory when they are freed, under names that are never used twice; and when something
-//! is due for any of them.
+//! Slots that keep their memory when they are freed, with identifiers that are never reused, and
+//! the time at which something is due for them.
 //!
-//! There is no queue of timers: slots lie in rows, and rows in blocks, and each of these knows when the first of
-//! its tenants is due, at the earliest. To arm one costs two comparisons, to take it back costs nothing, and to
-//! look for what is due costs one comparison for each block, and for each row of those in which something is.
+//! There is no queue of timers. Slots are in rows and rows in blocks, and each row and block has a
+//! lower bound of the time at which its first tenant is due. Arming costs two comparisons and
+//! disarming nothing. Finding what is due costs one comparison for each block, and one for each row
+//! of the blocks in which something is due.
 
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -11,7 +12,7 @@ use std::marker::PhantomData;
 use super::steps::step;
 use super::time::Timestamp;
 
-/// The name of a slot's present tenant.
+/// The identifier of a slot's present tenant.
 #[derive(Clone, Copy, Debug, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     index: u32,
@@ -34,40 +35,41 @@ impl Hash for Key {
 }
 
 impl Key {
-    /// No name is before it.
+    /// The first identifier.
     pub(super) const FIRST: Self = Self { index: 0, generation: 0 };
 
-    /// No name is behind it.
+    /// The last identifier.
     pub(super) const LAST: Self = Self { index: u32::MAX, generation: u32::MAX };
 
-    /// Names nothing.
+    /// An identifier of nothing.
     pub(super) const NONE: Self = Self { index: u32::MAX, generation: 0 };
 }
 
-/// A growing set of slots, in rows that never move, whose tenants have names of type `I`. A freed value is not dropped:
-/// the next tenant finds its buffers.
+/// A growing set of slots, in rows that never move. Identifiers of its tenants have the type `I`. A
+/// freed value is not dropped, so that the next tenant reuses its buffers.
 #[derive(Debug)]
 pub(super) struct Slab<I, T> {
     rows: Vec<Box<[Slot<T>; ROW]>>,
     heads: Vec<Head>,
     blocks: Vec<Head>,
-    /// Slots that were ever used.
+    /// The number of slots that were ever used.
     used: u32,
     free: Vec<u32>,
     names: PhantomData<I>,
 }
 
-/// What is known of a row, or of a block of rows.
+/// The state of a row, or of a block of rows.
 #[derive(Clone, Debug)]
 struct Head {
     tenants: u32,
-    /// When something is due in it. It may be too early, never too late.
+    /// The time at which something is due here. It may be too early, but never too late.
     due: Timestamp,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// Odd while occupied, so that a name made from it cannot match a free slot.
+    /// The generation, which is odd while the slot is occupied, so that no identifier matches a
+    /// free slot.
     generation: u32,
     value: T,
 }
@@ -93,12 +95,12 @@ impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
         self.used as usize - self.free.len()
     }
 
-    /// How many slots are free that were used before.
+    /// Returns the number of free slots that were used before.
     pub(super) fn vacant(&self) -> usize {
         self.free.len()
     }
 
-    /// Occupies a slot whose last tenant's value is still in it, or a new one.
+    /// Occupies a slot, with the value of its last tenant, or a new slot.
     #[inline]
     pub(super) fn occupy(&mut self, new: fn() -> T) -> (I, &mut T) {
         let index = self.free.pop().unwrap_or_else(|| self.grow(new));
@@ -118,7 +120,7 @@ impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
             self.heads.push(Head::EMPTY);
             self.blocks.resize(self.heads.len().div_ceil(BLOCK), Head::EMPTY);
         }
-        // The core's limit on locks keeps this far below 2^32.
+        // It cannot overflow: the limit of locks in a core is far below 2^32.
         self.used += 1;
         self.used - 1
     }
@@ -128,6 +130,7 @@ impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
         let (row, at) = place(key.index);
         let slot = &mut self.rows[row][at];
         debug_assert_eq!(slot.generation, key.generation, "a slot is freed once");
+        // An identifier of the old tenant no longer matches.
         slot.generation = slot.generation.wrapping_add(1);
         self.heads[row].leave();
         self.blocks[row / BLOCK].leave();
@@ -152,26 +155,27 @@ impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
         (slot.generation == key.generation).then_some(&mut slot.value)
     }
 
-    /// The occupied slot at `index`, if there is one; see [`capacity`](Self::capacity).
+    /// Returns the tenant of the slot at `index`, below [`capacity`](Self::capacity), if it is
+    /// occupied.
     pub(super) fn at(&self, index: usize) -> Option<I> {
         step();
-        // Below the capacity, which fits.
+        // It fits: the capacity does.
         let index = index as u32;
         let (row, at) = place(index);
         let generation = self.rows[row][at].generation;
         (generation % 2 == 1).then(|| Key { index, generation }.into())
     }
 
-    /// The names of all tenants.
+    /// Returns the identifiers of all tenants.
     pub(super) fn ids(&self) -> impl Iterator<Item = I> {
         (0..self.capacity()).filter_map(|at| self.at(at))
     }
 
-    /// Something is due for this slot at `at`.
+    /// Records that something is due for this slot at `at`.
     #[inline]
     pub(super) fn arm(&mut self, id: I, at: Timestamp) {
         let row = place(id.into().index).0;
-        // A block is never due later than its rows are.
+        // A block must not be due later than its rows, or a timer would be missed.
         if let Some(head) = self.heads.get_mut(row).filter(|head| at < head.due) {
             head.due = at;
             let block = &mut self.blocks[row / BLOCK];
@@ -179,13 +183,13 @@ impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
         }
     }
 
-    /// When something is due for any of them.
+    /// Returns when the first slot is due.
     pub(super) fn due(&self) -> Timestamp {
         let blocks = self.blocks.iter().inspect(|_| step());
         blocks.map(|block| block.due).min().unwrap_or(Timestamp::NEVER)
     }
 
-    /// When something is due in the row of this one.
+    /// Returns when something is due in the row of this slot.
     pub(super) fn due_of(&self, id: I) -> Timestamp {
         let row = place(id.into().index).0;
         let due = self.heads.get(row).map_or(Timestamp::NEVER, |head| head.due);
@@ -196,12 +200,13 @@ impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
         due
     }
 
-    /// Walks through the rows in which something is due at `by`, from index `at` on. Whoever is not done with
-    /// when it has been seen has to be armed again.
+    /// Returns the next tenant, from index `at` on, of the rows in which something is due at `by`.
+    /// A tenant that has something left to do must be armed again.
     pub(super) fn next_due(&mut self, at: &mut usize, by: Timestamp) -> Option<I> {
         loop {
             if at.is_multiple_of(ROW) || *at >= self.capacity() {
                 let due = self.next_due_row(at.div_ceil(ROW), by)?;
+                // Cleared before its tenants are visited, so that they can be armed again.
                 self.heads[due].due = Timestamp::NEVER;
                 *at = due * ROW;
             }
@@ -213,8 +218,8 @@ impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
         }
     }
 
-    /// The first row from this one on in which something is due at `by`. A block that was walked to its end
-    /// learns what is left in it.
+    /// Returns the first row, from this one on, in which something is due at `by`. After a walk to
+    /// the end of a block its time is computed again.
     fn next_due_row(&mut self, mut row: usize, by: Timestamp) -> Option<usize> {
         let rows = self.heads.len();
         if row > 0 && (row == rows || row.is_multiple_of(BLOCK)) {
@@ -241,22 +246,22 @@ impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
         self.blocks[block].due = rows.map(|head| head.due).min().unwrap_or(Timestamp::NEVER);
     }
 
-    /// One past the last index, for walks during which slots come and go.
+    /// Returns one more than the last index, for walks during which slots are occupied and freed.
     pub(super) fn capacity(&self) -> usize {
         self.used as usize
     }
 }
 
-/// Which row, and where in it.
+/// Returns the row of a slot, and its index in the row.
 #[inline]
 fn place(index: u32) -> (usize, usize) {
     (index as usize / ROW, index as usize % ROW)
 }
 
-/// Slots in a row.
+/// The number of slots in a row.
 const ROW: usize = 64;
 
-/// Rows in a block: 2^20 slots are in as many blocks as there are slots in four rows.
+/// The number of rows in a block. The 2^20 slots of a full core are in 256 blocks.
 const BLOCK: usize = 64;
 
 #[cfg(test)]
@@ -288,7 +293,7 @@ mod tests {
         assert_eq!(due(&mut slab, Timestamp::NEVER.0).len(), 3 * ROW, "all");
     }
 
-    /// What is armed while its row is walked is not lost.
+    /// A row that is armed while it is walked is not lost.
     #[test]
     fn a_row_can_be_armed_while_it_is_walked() {
         let mut slab = Slab::<Key, _>::new();
@@ -306,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_never_used_twice_and_memory_is() {
+    fn identifiers_are_never_reused_but_memory_is() {
         let mut slab = Slab::<Key, _>::new();
         let (first, value) = slab.occupy(Vec::<u8>::new);
         value.extend_from_slice(&[1; 100]);

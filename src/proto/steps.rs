@@ -1,9 +1,9 @@
-//! Steps, counted in tests: so that a walk inside a walk is seen by its size and not by its time.
+//! Steps, counted in tests, so that a nested walk shows in a number and not in time.
 //!
-//! Every walk over locks, claims or views is made of looks at their slots and comparisons of their names, and
-//! these are counted where they happen, in `slab`. In all other builds there is nothing of it.
+//! A walk over locks, claims or views consists of accesses to their slots and comparisons of their
+//! identifiers, which `slab` counts. Other builds count nothing.
 
-/// One more step.
+/// Counts one step.
 #[inline(always)]
 pub(crate) fn step() {
     #[cfg(test)]
@@ -22,13 +22,13 @@ mod counted {
         static IS_COUNTING: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Whether steps are counted on this thread, so that what only a debug build does should not be done.
+    /// Returns whether this thread counts steps, so that checks of debug builds must be left out.
     pub(crate) fn is_counting() -> bool {
         IS_COUNTING.get()
     }
 
-    /// Asserts that the steps of four times as much work are about four times as many. `prepare` makes a number
-    /// of things ready, and what it returns is the work on them.
+    /// Asserts that four times as much work takes about four times as many steps. `prepare` sets up
+    /// a given number of things and returns the work on them.
     #[track_caller]
     pub(crate) fn grows_in_proportion<W: FnOnce()>(few: usize, prepare: impl Fn(usize) -> W) {
         IS_COUNTING.set(true);
@@ -39,7 +39,7 @@ mod counted {
             STEPS.get()
         });
         IS_COUNTING.set(false);
-        // A logarithm is allowed for, and what is only now and then.
+        // Allows for a logarithm, and for work that happens only now and then.
         let most = 4 * small * 3 / 2 + 64;
         assert!(large <= most, "{few} took {small} steps, {} took {large}", 4 * few);
         assert!(small >= few as u64 / 2, "nothing was counted: {small} steps for {few}");

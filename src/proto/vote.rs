@@ -439,7 +439,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_node_that_may_not_write_differs_from_one_that_cannot_for_now() {
+    fn forbidden_writes_differ_from_suspended_writes() {
         for cause in [Cause::DiskTrouble, Cause::NoReplicas, Cause::OutOfMemory] {
             assert!(cause.suspends_writes() && !cause.is_forbidden(), "{cause}");
         }
