@@ -1,14 +1,14 @@
-//! Waiting: which lock of this core asks first, the pauses between two attempts, and what ends them early.
+//! Waiting: the order in which the locks of this core request a resource, and the pauses between
+//! attempts.
 //!
-//! Every pause ends by a timer, at the latest when the keys in the way have run out of TTL. A notification (`push`)
-//! is a hint that ends a pause early. It says that a key has *changed*, not that it is *free*: nodes also report an
-//! extension by the holder, and the grant of another waiter. So a notification leads to one ask, to the node that
-//! sent it, and the other nodes are asked once that one has granted. After asks that win nothing, a lock ignores
-//! notifications for a growing interval; otherwise two waiters could wake each other for as long as a third holds the
-//! lock.
+//! Every pause ends by a timer, no later than the keys in the way expire. A notification (`push`)
+//! only ends a pause earlier, and only says that a key *changed*: nodes also report an extension by
+//! the holder, and the grant of another waiter. So a notification causes one request, to the node
+//! that sent it; the other nodes are asked after that node has granted. After requests that win
+//! nothing, a lock ignores notifications for a growing interval. Otherwise two waiters could wake
+//! each other for as long as a third client holds the lock.
 //!
-//! The locks of one core need no notification of one another: they stand in a queue, see `wait_queue`. The transitions of one
-//! lock that waits are in `waiter`, and in `waiter::ticket` those of a lock with a ticket in the queue on the nodes.
+//! The rules are in docs/how-it-works/waiters.md.
 
 mod pause;
 mod wait_queue;
@@ -23,20 +23,21 @@ use crate::proto::{names::NodeSet, request::Wait, time::Timestamp};
 pub(super) use self::wait_queue::{QueueKey, WaitQueues};
 pub(super) use self::waiter::ticket::{Ticket, TicketRead, Tickets};
 
-/// How one lock waits: for how long, in which queues, and its present pause.
+/// The wait of one lock: its deadline, its queues and its current pause.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// When the caller asked for it.
+    /// The time at which the caller requested the lock.
     asked_at: Timestamp,
     wait: Wait,
     deadline: Timestamp,
     pause: Pause,
-    /// The queues that it stands in, and since when.
+    /// The queues that the lock stands in, all at `position`.
     queues: Vec<QueueKey>,
     position: QueuePosition,
-    /// The nodes on which it is subscribed to the channels of its library. None is left when its wait ends.
+    /// The nodes on which the lock is subscribed to its library's channels. Empty once the wait has
+    /// ended.
     subscribed: NodeSet,
-    /// Those of them that have confirmed it, if every release is published there.
+    /// The subscribed nodes that have confirmed, if the library publishes every release.
     confirmed: NodeSet,
 }
 
@@ -54,7 +55,7 @@ impl Waiting {
         }
     }
 
-    /// A lock is asked for now.
+    /// Starts the wait of a new acquisition.
     pub(super) fn begin(&mut self, wait: Wait, now: Timestamp) {
         self.pause.begin();
         self.queues.clear();
@@ -66,7 +67,7 @@ impl Waiting {
         };
     }
 
-    /// Whether it waits if its first attempt is refused.
+    /// Returns whether the lock waits if its first attempt is refused.
     pub(super) fn is_wanted(&self) -> bool {
         self.wait != Wait::No
     }
@@ -83,48 +84,49 @@ impl Waiting {
         !self.queues.is_empty()
     }
 
-    /// When its pause is over.
+    /// Returns the time at which the pause ends.
     pub(super) fn until(&self) -> Timestamp {
         self.pause.until()
     }
 
-    /// The nodes whose notifications it waits for.
+    /// Returns the nodes whose notifications end the pause.
     pub(super) fn leads(&self) -> NodeSet {
         self.pause.leads()
     }
 
-    /// Whether it is subscribed to its library's channels anywhere.
+    /// Returns whether the lock is subscribed to a channel on any node.
     pub(super) fn is_subscribed(&self) -> bool {
         !self.subscribed.is_empty()
     }
 
-    /// Subscribes it on these nodes as well. Returns whether that is new.
+    /// Adds nodes to the subscribed ones. Returns whether any of them is new.
     pub(super) fn subscribe_at(&mut self, nodes: NodeSet) -> bool {
         let both = self.subscribed.or(nodes);
         std::mem::replace(&mut self.subscribed, both) != both
     }
 
-    /// Unsubscribes it from all nodes. Returns those, and which of them had confirmed.
+    /// Removes all subscriptions. Returns the subscribed nodes, and the confirmed ones.
     pub(super) fn unsubscribe(&mut self) -> (NodeSet, NodeSet) {
         (std::mem::take(&mut self.subscribed), std::mem::take(&mut self.confirmed))
     }
 
-    /// Every release is published to it on these nodes from now on.
+    /// Records nodes that publish every release to this lock from now on.
     pub(super) fn confirm_at(&mut self, nodes: NodeSet) {
         self.confirmed = self.confirmed.or(nodes);
     }
 
-    /// Whether it reads the key before it asks, so that it needs no notification.
+    /// Returns whether the lock reads the key before its next request, so that it needs no
+    /// notification.
     pub(super) fn will_read(&self) -> bool {
         self.pause.is_late()
     }
 
-    /// Where it stands in the queue of its only resource.
+    /// Returns the first of its queues, and its position there. Meant for a lock on one resource.
     pub(super) fn place(&self) -> Option<(QueueKey, QueuePosition)> {
         Some((*self.queues.first()?, self.position))
     }
 
-    /// When so many of the keys in its way have run out of TTL, if it is known.
+    /// Returns when `needed` of the keys in the way will have expired, if that is known.
     pub(super) fn free_at(&mut self, needed: usize) -> Option<Timestamp> {
         self.pause.free_at(needed)
     }

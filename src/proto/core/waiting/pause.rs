@@ -1,52 +1,53 @@
-//! The pause of one lock between two attempts: until when it lasts, whose notification ends it sooner, and for how long
-//! notifications are ignored.
+//! The pause of one lock between two attempts: its end, the notifications that end it early, and
+//! the intervals in which notifications are ignored.
 //!
-//! Apart from the folder's `mod.rs`, which asks the nodes and looks whether the pause is over, so that what follows from
-//! a notification for one lock can be read, and tested, without them. Randomness is an argument. Not here: the order
-//! among the locks of one core, see `wait_queue`.
+//! A pause sends nothing and asks no node, so its rules can be read and tested alone. Randomness is
+//! an argument.
 
 use std::time::Duration;
 
 use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::time::Timestamp;
 
-/// The time between two attempts, and what is remembered of those before.
+/// The pause between two attempts, with what it remembers of earlier attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     until: Timestamp,
-    /// Until when it lasted before a notification ended it.
+    /// The end of the pause if no notification shortens it.
     timer: Timestamp,
-    /// The key is being looked at, and it goes on if that is still there.
+    /// Whether the key is being read. The pause continues if the key still exists.
     is_reading: bool,
-    /// Refusals so far, which the cap grows with.
+    /// The number of refusals so far, with which the longest pause grows.
     refusals: u32,
-    /// The last refusal won a grant.
+    /// Whether some nodes granted in the last refused attempt.
     is_after_split: bool,
-    /// Such refusals since a holder was seen, or since none came for a while.
+    /// The number of split votes since a holder was last seen, or since a refusal without a grant
+    /// after which no notification was expected.
     splits: u32,
     jitter: Duration,
-    /// When the keys that stand in the way are over, as far as it is known.
+    /// When the keys in the way expire, for each node that is known.
     expiries: Vec<(NodeId, Timestamp)>,
-    /// How many of these keys have to go before a quorum is possible.
+    /// The number of these keys that must be gone before a quorum is possible.
     needed: usize,
-    /// The leads: the nodes whose notifications end it.
+    /// The leads: the nodes whose notifications end the pause.
     leads: NodeSet,
-    /// Those that have reported a change since the last attempt began.
+    /// The nodes that have reported a change since the last attempt began, leads or not.
     notified: NodeSet,
-    /// It ends, or the attempt after it began, because of a notification.
+    /// Whether a notification ends the pause, or has ended the one before the current attempt.
     is_woken: bool,
-    /// For how long at the most it ignores notifications once others have taken what was left to them.
+    /// The longest time to ignore notifications once another process has used the turn left to it.
     sit_out: Duration,
-    /// The notification came while the lock ignored them.
+    /// Whether that notification came while the lock ignored notifications.
     is_late: bool,
-    /// For how long notifications are ignored, after attempts that followed one and won nothing.
+    /// The interval for which notifications were last ignored. It grows with each attempt that
+    /// followed a notification and won nothing.
     wake_backoff: Duration,
-    /// Until when.
+    /// The end of the interval in which notifications are ignored.
     muted_until: Timestamp,
 }
 
 impl Pause {
-    /// Of a new acquisition.
+    /// Forgets the last acquisition and starts a new one.
     pub(super) fn begin(&mut self) {
         let mut expiries = std::mem::take(&mut self.expiries);
         expiries.clear();
@@ -61,7 +62,8 @@ impl Pause {
         (self.until, self.timer) = (until, until);
     }
 
-    /// An attempt begins, and notifications count anew. A key that it meets is taken to live longer by `jitter`.
+    /// Starts an attempt, which forgets notifications and known expiries. Each key that the attempt
+    /// meets is assumed to live `jitter` longer than the node reports.
     pub(super) fn attempt_begins(&mut self, jitter: Duration) {
         self.is_reading = false;
         self.expiries.clear();
@@ -69,21 +71,22 @@ impl Pause {
         self.jitter = jitter;
     }
 
-    /// An attempt was refused: whether the vote was split, and how many keys have to go.
+    /// Records a refused attempt: whether the vote was split, and how many keys must be gone before
+    /// a quorum is possible.
     pub(super) fn refused(&mut self, is_split: bool, needed: usize) {
         self.is_after_split = is_split;
         self.splits += u32::from(is_split);
         self.needed = needed;
     }
 
-    /// How many of the keys in the way have to go before a quorum is possible.
+    /// Returns how many of the keys in the way must be gone before a quorum is possible.
     pub(super) fn needed(&self) -> usize {
         self.needed
     }
 
-    /// How long it is to last, at least and at most, behind an attempt that took so long. After a split vote it is
-    /// short, since nobody holds the resource then; where the nodes tell of changes it can be long; otherwise
-    /// it grows with each refusal from `least` to `most`.
+    /// Returns the shortest and the longest pause after an attempt of duration `took`. After a
+    /// split vote there may be no holder, so the pause is short. If nodes will notify, it is long.
+    /// Otherwise its upper end grows with each refusal from `least` to `most`.
     pub(super) fn span(
         &mut self,
         took: Duration,
@@ -104,14 +107,16 @@ impl Pause {
         }
     }
 
-    /// Whether it keeps the parties of a split vote apart. Many splits end that, for a holder of a bare quorum, or a
-    /// key left over on one node, looks like a split for its whole TTL. A refusal by all nodes does not begin the
-    /// count anew by itself: others who ask in vain as well are met at the nodes that are free.
+    /// Returns whether the pause separates the clients of a split vote.
     fn is_of_split(&self) -> bool {
+        // A holder of a bare quorum, or a key left over on one node, looks like a split vote for
+        // its whole TTL, so only the first few are treated as one. A refusal by all nodes alone
+        // does not reset the count: the nodes that were free may have granted to other waiters
+        // that won nothing either.
         self.is_after_split && self.splits <= SPLITS
     }
 
-    /// The leads: the nodes whose notifications end it.
+    /// Returns the leads: the nodes whose notifications end the pause.
     pub(super) fn leads(&self) -> NodeSet {
         self.leads
     }
@@ -120,45 +125,48 @@ impl Pause {
         self.leads = leads;
     }
 
-    /// Those of the leads that have reported a change.
+    /// Returns the leads that have reported a change.
     pub(super) fn reported(&self) -> NodeSet {
         self.notified.and(self.leads)
     }
 
-    /// A node has reported a change. It may become a lead only afterwards.
+    /// Records that a node has reported a change. The node may become a lead later.
     pub(super) fn notified(&mut self, node: NodeId) {
         self.notified.insert(node);
     }
 
-    /// Whether no notification has come that could end it.
+    /// Returns whether there is no notification that could end the pause.
     pub(super) fn is_quiet(&self) -> bool {
         self.reported().is_empty() && !self.is_woken
     }
 
-    /// Ends because of a notification, as soon as the lock does not ignore it. Whether nothing had ended it before.
+    /// Ends the pause because of a notification, but not while the lock ignores them. Returns
+    /// whether this is the first notification to end it.
     pub(super) fn wake(&mut self, now: Timestamp) -> bool {
         self.is_late = now < self.muted_until;
         self.ends_when_it_listens(now);
         !std::mem::replace(&mut self.is_woken, true)
     }
 
-    /// Whether a notification ended it, which counts once.
+    /// Takes the mark that a notification ended the pause.
     pub(super) fn take_woken(&mut self) -> bool {
         self.is_late = false;
         std::mem::take(&mut self.is_woken)
     }
 
-    /// Whether a notification ended it, or the pause before the present attempt.
+    /// Returns whether a notification ended the pause, or the one before the current attempt.
     pub(super) fn is_woken(&self) -> bool {
         self.is_woken
     }
 
-    /// Whether that notification came while the lock ignored them, so that it is old.
+    /// Returns whether that notification came while the lock ignored notifications, so that it is
+    /// old.
     pub(super) fn is_late(&self) -> bool {
         self.is_late
     }
 
-    /// A lock of this core has released what is waited for, which no node reports.
+    /// Ends the pause because a lock of this core has released the resource, which no node reports
+    /// to this core.
     pub(super) fn handed_on(&mut self, now: Timestamp) {
         self.is_woken = false;
         self.is_late = false;
@@ -169,8 +177,9 @@ impl Pause {
         self.until = self.until.min(self.muted_until.max(now));
     }
 
-    /// Other processes may take the lock until it is over: then it is as if these nodes had reported that, and
-    /// notifications may be ignored for `sit_out` at the most.
+    /// Makes this pause a turn for other processes. When it ends, `leads` count as having notified
+    /// a moment ago, so the key is read before it is requested. If the key is there, notifications
+    /// may then be ignored for up to `sit_out`.
     pub(super) fn leaves_turn(&mut self, leads: NodeSet, sit_out: Duration) {
         (self.leads, self.notified, self.needed) = (leads, leads, 1);
         self.is_woken = !leads.is_empty();
@@ -178,7 +187,8 @@ impl Pause {
         self.sit_out = sit_out;
     }
 
-    /// The key is read, which is answered by `until`: notifications from before are forgotten.
+    /// Waits for the answer to a read of the key, up to `until`. Earlier notifications are
+    /// forgotten, because the read is newer.
     pub(super) fn reads_until(&mut self, until: Timestamp) {
         self.is_late = false;
         self.is_woken = false;
@@ -187,16 +197,17 @@ impl Pause {
         self.until = until;
     }
 
-    /// The key was read and still exists: the pause lasts as if no notification had come, but at
-    /// most until `most`.
+    /// Continues the pause after a read that found the key, as if no notification had come, but no
+    /// later than `most`.
     pub(super) fn goes_on(&mut self, most: Timestamp) {
         if std::mem::take(&mut self.is_reading) {
             self.until = self.timer.min(most);
         }
     }
 
-    /// The attempt that began at `since` won nothing. If it followed a notification, these are ignored for a while,
-    /// longer each time up to `most`, in half at random: how long.
+    /// Records that the attempt begun at `since` won nothing. If it followed a notification,
+    /// returns the interval for which to ignore notifications. The interval doubles each time up to
+    /// `most`; the caller makes half of it random.
     pub(super) fn was_woken_in_vain(
         &mut self,
         since: Timestamp,
@@ -217,19 +228,21 @@ impl Pause {
         self.muted_until = until;
     }
 
-    /// Whether the last attempt was refused although nobody may hold the resource.
+    /// Returns whether the last attempt was refused although some nodes granted, so that there may
+    /// be no holder.
     pub(super) fn follows_split(&self) -> bool {
         self.is_after_split
     }
 
-    /// There is a holder, and the nodes will notify the lock, so that it can be long. Returns when it ends.
+    /// Makes the pause long, because there is a holder and nodes will notify. Returns when it ends.
     pub(super) fn lengthen(&mut self, now: Timestamp, deadline: Timestamp) -> Timestamp {
         self.splits = 0;
         self.until = (now + AT_LEAST_NOTIFIED).min(deadline);
         self.until
     }
 
-    /// For how long at the most it may sit out, once: whoever has had its turn lets some others have theirs.
+    /// Takes the longest time to ignore notifications after a turn of this core. It is returned
+    /// once.
     pub(super) fn take_sit_out(&mut self) -> Duration {
         std::mem::take(&mut self.sit_out)
     }
@@ -238,60 +251,63 @@ impl Pause {
         self.muted_until = self.muted_until.max(until);
     }
 
-    /// A node has answered that the key in the way will live for so long, or that it has gone already.
+    /// Records how long the key in the way will live on a node. `None` if it is gone already.
     pub(super) fn key_lives(&mut self, node: NodeId, left: Option<Duration>, now: Timestamp) {
         let at = match left {
             Some(left) => now + left + self.jitter,
-            // Only as late as it takes two waiters not to ask in step for ever.
+            // A short delay that keeps two waiters from requesting in step forever.
             None => now + self.jitter / 8,
         };
         self.expiries.retain(|&(of, _)| of != node);
         self.expiries.push((node, at));
     }
 
-    /// How long the key in the way is known to live on a node, less what is added to it.
+    /// Returns how long the key in the way will live on a node, without the added jitter, if known.
     pub(super) fn known(&self, node: NodeId, now: Timestamp) -> Option<Duration> {
         let (_, at) = self.expiries.iter().find(|(of, _)| *of == node)?;
         Some(at.since(now + self.jitter))
     }
 
-    /// It need not outlast the keys that stand in the way; until when, if that is known. One that keeps the parties
-    /// of a split vote apart is random, and stays so.
+    /// Ends the pause when enough keys in the way have expired. Returns the new end, if it is
+    /// known.
     pub(super) fn shorten(&mut self, now: Timestamp) -> Option<Timestamp> {
+        // The pause after a split vote is random to separate the clients, and must stay so.
         if self.is_of_split() {
             return None;
         }
-        // A key can be over before the attempt that met it is known to have failed.
+        // A key can expire before the attempt that met it is known to have failed.
         let free_at = self.free_at(self.needed)?.max(now);
         self.until = self.until.min(free_at);
         Some(self.until)
     }
 
-    /// When the `needed`-th of the keys that stand in the way is over, if that is known.
+    /// Returns when the `needed`-th of the keys in the way expires, if that is known.
     pub(super) fn free_at(&mut self, needed: usize) -> Option<Timestamp> {
         self.expiries.sort_unstable_by_key(|&(_, at)| at);
         self.expiries.get(needed.checked_sub(1)?).map(|&(_, at)| at)
     }
 }
 
-/// So many split votes are answered without a pause.
+/// The number of split votes that are followed by a short pause.
 const SPLITS: u32 = 4;
 
-/// A pause after a split vote is shorter than this many round trips.
+/// The longest pause after a split vote, in durations of the attempt.
 const SPLIT_ROUND_TRIPS: u32 = 4;
 
-/// The longest pause where nodes tell of changes: what a lost message costs at the most. And the shortest.
+/// The longest pause if nodes notify, which is the cost of a lost message, and the shortest one.
 pub(super) const CAP_NOTIFIED: Duration = Duration::from_secs(2);
 pub(super) const AT_LEAST_NOTIFIED: Duration = Duration::from_millis(1_500);
 
-/// Waiters do not meet an expiry all at the same moment, and a key lives to the end of its last millisecond.
+/// The time added to the expiry of a key: a key lives to the end of its last millisecond, and
+/// waiters must not all request at the same moment.
 pub(super) const EXPIRY_JITTER: (Duration, Duration) =
     (Duration::from_millis(1), Duration::from_millis(5));
 
-/// Vain asks that are further apart are not of a crowd.
+/// The time without ignored notifications after which the interval starts again at
+/// [`MUTED_AT_FIRST`]: requests that far apart do not come from a crowd of waiters.
 const RESTED: Duration = Duration::from_millis(500);
 
-/// How long notifications are ignored after the first attempt that followed one and won nothing.
+/// The interval for which notifications are ignored after the first one that won nothing.
 const MUTED_AT_FIRST: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -408,7 +424,8 @@ mod tests {
         assert!(!pause.is_quiet() && pause.is_woken());
     }
 
-    /// Its leads are taken to have told of the others, and it sits out a turn.
+    /// A core that leaves a turn assumes that its leads have reported others, and ignores
+    /// notifications.
     #[test]
     fn a_turn_that_is_left_to_others_is_sat_out_once() {
         let mut pause = Pause::default();

@@ -1,14 +1,12 @@
-//! The queue of one core's locks for a resource, in the order in which they came.
+//! The queue of one core's locks for a resource, in the order of their arrival.
 //!
-//! This queue is local. The queue of processes, which each node keeps, is in `proto::fair_queue`.
+//! One lock of a queue requests the resource at a time, so the locks of a core neither wake nor
+//! deny one another. A lock that is granted stays in front until it is released. A lock on several
+//! resources joins all of their queues at one position, so two such locks cannot wait for each
+//! other.
 //!
-//! Of the locks of one core that wait for a resource, one asks at a time; the others stand in a queue behind it, so
-//! that they neither wake nor deny one another. A lock on several resources stands in all of their queues, in the
-//! position that its arrival gave it, and so two of them cannot wait for each other. A lock that is granted stays in
-//! front until it is released.
-//!
-//! A queue also remembers for a moment that other processes want the resource, so that this process lets them have
-//! it in between. Not here: asking, and waking.
+//! A queue also remembers for a second that another process wants the resource, so that this core
+//! leaves it a turn. The queue of processes, kept by the nodes, is in `proto::fair_queue`.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -19,33 +17,34 @@ use crate::proto::names::{LockId, NodeSet, TicketName};
 use crate::proto::steps::step;
 use crate::proto::time::Timestamp;
 
-/// The queues of all resources that a lock of this core waits for.
+/// The queues of all resources that locks of this core wait for.
 ///
-/// A queue is found by a hash of the resource's name. Two names with the same hash would share a queue, which costs them
-/// time and nothing else; the seed keeps anybody from choosing such names.
+/// Queues are found by a hash of the resource. Two resources with the same hash share a queue,
+/// which costs them time and nothing else. The hash is seeded, so that callers cannot choose such
+/// names.
 #[derive(Default)]
 pub(crate) struct WaitQueues {
     queues: BTreeMap<QueueKey, WaitQueue>,
     seed: [u8; 16],
-    /// How many have come so far.
+    /// The number of positions given so far.
     positions: u64,
-    /// Emptied queues, to be used again.
+    /// Emptied queues, kept for their memory.
     spare: Vec<VecDeque<QueuedLock>>,
-    /// When empty queues are looked through for what can be forgotten.
+    /// The time of the next search for empty queues that can be forgotten.
     purge_at: Timestamp,
-    /// Locks that may be the first in their queues now.
+    /// Locks that may be first in their queues now.
     scheduled: VecDeque<LockId>,
-    /// The scheduled locks are asking, one after the other.
+    /// Whether the scheduled locks are being run, one after another.
     runs_scheduled: bool,
     /// The lock that listens to each ticket on the nodes.
     listeners: BTreeMap<TicketName, LockId>,
 }
 
-/// The place of a queue.
+/// The key of a queue: a seeded hash of the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueueKey(u64);
 
-/// When a lock came: one that came later stands behind in every queue that both stand in.
+/// The position of a lock in each of its queues. Later locks have larger ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueuePosition(u64);
 
@@ -56,25 +55,26 @@ impl QueuePosition {
 #[derive(Debug)]
 struct QueuedLock {
     position: QueuePosition,
-    /// `None` is a gap: it has left from the middle.
+    /// The lock, or `None` for a gap left by a lock that left from the middle.
     id: Option<LockId>,
 }
 
 #[derive(Debug, Default)]
 struct WaitQueue {
-    /// In the order of their arrivals, by which they are found; in front is no gap.
+    /// The locks in order of position. The front is never a gap.
     waiting: VecDeque<QueuedLock>,
-    /// Gaps are closed together once they are half of it, or each would cost as much as there are behind it.
+    /// The number of gaps.
     gaps: usize,
-    /// When somebody elsewhere was last seen with it.
+    /// When another process was last seen to have or want the resource.
     contended_at: Option<Timestamp>,
-    /// When a lock of this core last released it.
+    /// When a lock of this core last released the resource.
     released_at: Option<Timestamp>,
-    /// Since when this core has had it again and again, and asked at once each time.
+    /// Since when this core has taken the resource without another process being seen, or leaving a
+    /// turn.
     alone_since: Timestamp,
-    /// How long a lock of this core waited for it last.
+    /// How long the last granted lock of this core had waited.
     waited: Duration,
-    /// The nodes whose notifications were waited for last.
+    /// The nodes whose notifications were last waited for.
     leads: NodeSet,
 }
 
@@ -89,7 +89,7 @@ impl WaitQueue {
             waiter.position.cmp(&position)
         };
         match self.waiting.binary_search_by(by_position) {
-            // Two names with one hash: it has left.
+            // A lock on two resources with one hash joined this queue once and leaves it twice.
             Err(_) => {}
             Ok(0) => drop(self.waiting.pop_front()),
             Ok(at) => {
@@ -101,6 +101,8 @@ impl WaitQueue {
             self.waiting.pop_front();
             self.gaps -= 1;
         }
+        // Closing gaps only when half of the queue is gaps costs a constant per lock. Closing each
+        // at once would move all locks behind it.
         if self.gaps > self.waiting.len() / 2 {
             self.waiting.retain(|waiter| {
                 step();
@@ -110,7 +112,7 @@ impl WaitQueue {
         }
     }
 
-    /// When it can be forgotten, once nobody stands in it.
+    /// Returns until when the queue is remembered once it is empty.
     fn remembered_until(&self) -> Timestamp {
         let last = self.contended_at.max(self.released_at);
         last.map_or_else(Timestamp::default, |last| last + REMEMBERED)
@@ -122,7 +124,7 @@ impl WaitQueues {
         Self { seed, purge_at: Timestamp::NEVER, ..Self::default() }
     }
 
-    /// Whether nobody waits and nothing is remembered.
+    /// Returns whether no lock waits and nothing is remembered.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty()
@@ -134,13 +136,13 @@ impl WaitQueues {
         QueueKey(hasher.finish())
     }
 
-    /// A lock comes, to stand in any number of queues.
+    /// Returns the position for a lock that arrives now, for any number of queues.
     pub(super) fn next_position(&mut self) -> QueuePosition {
         self.positions += 1;
         QueuePosition(self.positions)
     }
 
-    /// Goes to the end of a queue; nobody has come since.
+    /// Adds a lock to the end of a queue. `position` must be the newest one.
     pub(super) fn join(
         &mut self,
         key: QueueKey,
@@ -155,16 +157,16 @@ impl WaitQueues {
                 vacant.insert(WaitQueue { waiting, alone_since: now, ..WaitQueue::default() })
             }
         };
-        // Two names with one hash.
+        // A lock on two resources with one hash joins this queue once.
         if queue.waiting.back().is_none_or(|last| last.position != position) {
             queue.waiting.push_back(QueuedLock { position, id: Some(id) });
         }
     }
 
-    /// Leaves a queue, from wherever it stands. The first lock of the queue is scheduled to ask.
+    /// Removes a lock from a queue, wherever it stands, and schedules the lock that is first now.
     pub(super) fn leave(&mut self, key: QueueKey, position: QueuePosition, now: Timestamp) {
         self.remove(key, position, now);
-        // A lock that is next in several queues is scheduled once.
+        // A lock that is first in several of these queues is scheduled once.
         let first = self.front(key).filter(|first| self.scheduled.back() != Some(first));
         self.scheduled.extend(first);
     }
@@ -187,19 +189,19 @@ impl WaitQueues {
         self.queues.get(&key)?.front()
     }
 
-    /// Who stands next behind this place.
+    /// Returns the lock that stands next behind this position.
     pub(crate) fn behind(&self, (key, position): (QueueKey, QueuePosition)) -> Option<LockId> {
         let waiting = &self.queues.get(&key)?.waiting;
         let from = waiting.partition_point(|waiter| waiter.position <= position);
         waiting.range(from..).find_map(|waiter| waiter.id)
     }
 
-    /// Those in front of any queue.
+    /// Returns the first lock of every queue.
     pub(crate) fn fronts(&self) -> impl Iterator<Item = LockId> {
         self.queues.values().filter_map(WaitQueue::front)
     }
 
-    /// Schedules a lock to ask.
+    /// Schedules a lock to request its resources.
     pub(super) fn schedule(&mut self, id: LockId) {
         self.scheduled.push_back(id);
     }
@@ -209,19 +211,19 @@ impl WaitQueues {
         !self.scheduled.is_empty()
     }
 
-    /// Begins to run the scheduled locks. Returns `false` if they run already.
+    /// Begins to run the scheduled locks. Returns `false` if they are being run already.
     pub(crate) fn begin_scheduled(&mut self) -> bool {
         !std::mem::replace(&mut self.runs_scheduled, true)
     }
 
-    /// Takes the next lock of the run, which ends with `None`.
+    /// Takes the next scheduled lock. `None` ends the run.
     pub(crate) fn next_scheduled(&mut self) -> Option<LockId> {
         let next = self.scheduled.pop_front();
         self.runs_scheduled = next.is_some();
         next
     }
 
-    /// Notifies a lock of changes of this ticket from now on.
+    /// Routes notifications about this ticket to a lock from now on.
     pub(super) fn listen(&mut self, ticket: TicketName, id: LockId) {
         self.listeners.insert(ticket, id);
     }
@@ -232,7 +234,7 @@ impl WaitQueues {
         }
     }
 
-    /// The lock that listens to a ticket.
+    /// Returns the lock that listens to a ticket.
     pub(crate) fn listener(&self, ticket: TicketName) -> Option<LockId> {
         self.listeners.get(&ticket).copied()
     }
@@ -241,7 +243,7 @@ impl WaitQueues {
         self.listeners.len()
     }
 
-    /// Another process has it, and these nodes will report when that changes.
+    /// Records that another process has the resource, and that `leads` will report a change.
     pub(super) fn contended(&mut self, key: QueueKey, leads: NodeSet, now: Timestamp) {
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.contended_at = Some(now);
@@ -250,30 +252,31 @@ impl WaitQueues {
         }
     }
 
-    /// When a lock of this core last released it, if that is remembered.
+    /// Returns when a lock of this core last released the resource, if that is remembered.
     pub(super) fn released_at(&self, key: QueueKey) -> Option<Timestamp> {
         self.queues.get(&key)?.released_at
     }
 
-    /// Whether another process was seen with it a moment ago.
+    /// Returns whether another process was seen with the resource in the last second.
     pub(super) fn is_contended(&self, key: QueueKey, now: Timestamp) -> bool {
         let contended_at = self.queues.get(&key).and_then(|queue| queue.contended_at);
         contended_at.is_some_and(|at| now < at + REMEMBERED)
     }
 
-    /// A lock of this core has released it.
+    /// Records that a lock of this core has released the resource.
     pub(super) fn released(&mut self, key: QueueKey, now: Timestamp) {
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.released_at = Some(now);
         }
     }
 
-    /// When this core released it, if other processes are to have it before this core asks again: where one was seen with
-    /// it a moment ago; and once in a while in any case, for a core that asks again at once is always faster than those
-    /// who wait elsewhere, and never sees them.
+    /// Returns when this core released the resource, if it should now leave other processes a turn.
+    /// That is so if another process was seen in the last second, and once a second in any case.
     pub(super) fn yields_from(&mut self, key: QueueKey, now: Timestamp) -> Option<Timestamp> {
         let is_contended = self.is_contended(key, now);
         let queue = self.queues.get_mut(&key)?;
+        // A core that requests at once is always faster than waiters in other processes, and so it
+        // never sees them.
         if !is_contended {
             if now < queue.alone_since + REMEMBERED {
                 return None;
@@ -283,25 +286,25 @@ impl WaitQueues {
         queue.released_at
     }
 
-    /// The nodes whose notifications were waited for last, and how long a lock of this core waited last, while other
-    /// processes had it.
+    /// Returns the leads of the last wait, and how long the last granted lock of this core had
+    /// waited.
     pub(super) fn last_wait(&self, key: QueueKey) -> (NodeSet, Duration) {
         self.queues.get(&key).map(|queue| (queue.leads, queue.waited)).unwrap_or_default()
     }
 
-    /// A lock of this core has got it.
+    /// Records that a lock of this core was granted the resource.
     pub(super) fn granted(&mut self, key: QueueKey, waited: Duration) {
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.waited = waited;
         }
     }
 
-    /// When [`purge`](Self::purge) is due.
+    /// Returns when [`purge`](Self::purge) is due.
     pub(crate) fn purge_at(&self) -> Timestamp {
         self.purge_at
     }
 
-    /// Forgets the empty queues of which nothing is to be remembered.
+    /// Forgets the empty queues whose memory of other processes and of releases has expired.
     pub(crate) fn purge(&mut self, now: Timestamp) {
         if now < self.purge_at {
             return;
@@ -320,13 +323,14 @@ impl WaitQueues {
     }
 }
 
-/// What was seen of others is remembered for so long.
+/// How long a queue remembers other processes and releases.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
-/// Of more resources than these only those are remembered that others want.
+/// The number of queues beyond which an empty one is kept only if another process wants its
+/// resource.
 const REMEMBERED_QUEUES: usize = 1024;
 
-/// So many emptied queues are kept.
+/// The largest number of emptied queues kept for their memory.
 const SPARE: usize = 64;
 
 #[cfg(test)]
@@ -378,7 +382,7 @@ mod tests {
         assert_eq!(queues.purge_at(), Timestamp::NEVER);
     }
 
-    /// Whoever asks again at once never sees those who wait.
+    /// A core that requests again at once never sees the waiters of other processes.
     #[test]
     fn a_turn_is_owed_once_in_a_while() {
         let mut queues = WaitQueues::new([7; 16]);
@@ -396,7 +400,7 @@ mod tests {
         assert_eq!(owed, [1_000, 2_000, 3_000]);
     }
 
-    /// However long somebody stays in front while others come and go.
+    /// The bound holds however long one lock stays in front while others come and go.
     #[test]
     fn gaps_take_no_more_room_than_those_who_wait() {
         let mut queues = WaitQueues::new([7; 16]);

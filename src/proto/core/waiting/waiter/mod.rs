@@ -1,6 +1,7 @@
-//! A lock that waits, and its pauses: whose notifications it waits for, and when it asks again.
+//! A waiter: a lock that pauses between attempts, and what ends its pauses.
 //!
-//! Invariant: a transition changes this lock and its queues, and sends reads to nodes. Its attempt is the returned decision.
+//! A transition here changes this lock and its queues, and sends reads to nodes. It never sends a
+//! request for the lock: that is the returned decision.
 
 pub(super) mod ticket;
 
@@ -24,7 +25,7 @@ use crate::proto::{
 };
 use crate::resp::command;
 
-/// A lock that waits, with what its transitions use in addition.
+/// A waiter, with the parts of the core that its transitions use.
 pub(crate) struct WaitingLock<'w> {
     id: LockId,
     lock: &'w mut Lock,
@@ -39,13 +40,13 @@ pub(crate) struct WaitingLock<'w> {
     wants_permit: bool,
     nodes: &'w mut Nodes,
     queues: &'w mut WaitQueues,
-    /// When something is due for the lock.
+    /// The earliest time at which something is due for the lock.
     due: Timestamp,
     env: Env<'w>,
 }
 
 impl Core {
-    /// Applies a transition to a lock that waits. An idle lock, and one that has ended, waits for nothing.
+    /// Applies a transition to a waiter. Returns the default for a lock that is idle or has ended.
     pub(in crate::proto::core) fn with_waiter<R: Default>(
         &mut self,
         id: LockId,
@@ -90,7 +91,7 @@ impl Core {
         result
     }
 
-    /// The locks that are scheduled ask, once this transition is over.
+    /// Runs the scheduled locks after this transition.
     #[inline]
     pub(in crate::proto::core) fn run_scheduled(&mut self) {
         if self.queues.has_scheduled() {
@@ -98,8 +99,7 @@ impl Core {
         }
     }
 
-    /// What this core has just released is free for the first lock that waits here, which is scheduled: no node notifies
-    /// a connection of what that connection changed itself.
+    /// Schedules the first lock that waits here for what this core has just released.
     pub(in crate::proto::core) fn hand_on(&mut self, claim: ClaimId, now: ClockReading) {
         if self.queues.is_empty() {
             return;
@@ -108,6 +108,8 @@ impl Core {
         else {
             return;
         };
+        // No notification will come: a node does not report to a connection what that connection
+        // changed.
         for key in claim.keys().iter() {
             let Some(next) = self.queues.front(self.queues.key(key)) else { continue };
             let Some((lock, active)) = self.locks.at_work_mut(next) else { continue };
@@ -118,8 +120,7 @@ impl Core {
         }
     }
 
-    /// A command about a claim was sent to a node. The node does not report to this connection what the command changes, and
-    /// forgets that a waiter wanted to know of the key: the first waiter reads the key again.
+    /// Lets the first waiter of this core read the key behind a command that was sent for a claim.
     #[inline(never)]
     pub(in crate::proto::core) fn read_behind(
         &mut self,
@@ -127,8 +128,11 @@ impl Core {
         node: NodeId,
         now: ClockReading,
     ) {
+        // The node does not report to this connection what the command changes, and at such a
+        // change it forgets that the connection tracks the key.
         let Some(claim) = self.claims.find(claim) else { return };
-        // Of several keys each has one holder: what we have changed is handed on when we release it.
+        // Locks on several resources are exclusive: their changes are handed on when they are
+        // released.
         if claim.keys().len() > 1 {
             return;
         }
@@ -138,15 +142,16 @@ impl Core {
         }
     }
 
-    /// Whether no later waiter gets the lock before this one, which has a ticket: a quorum of nodes has recorded its place.
+    /// Returns whether a quorum of nodes has recorded the place of this lock in the queue, so that
+    /// no later waiter gets the resource before it.
     #[must_use]
     pub fn has_place(&self, id: LockId) -> bool {
         let ticket = self.locks.active(id).and_then(|active| active.ticket.as_ref());
         ticket.is_some_and(|ticket| ticket.has_place())
     }
 
-    /// Why waiters cannot queue on a node, if an ask has found that out. Their asks carry no ticket there, and are in no
-    /// order.
+    /// Returns why waiters cannot queue on a node, if a request has found out. Requests to
+    /// this node then carry no ticket and are in no order.
     #[must_use]
     pub fn no_queue(&self, node: NodeId) -> Option<Cause> {
         match self.nodes[node.index()].capabilities.queue() {
@@ -156,9 +161,10 @@ impl Core {
     }
 }
 
-/// The queues of this core.
+/// The transitions in the queues of this core.
 impl WaitingLock<'_> {
-    /// Joins the queues of its resources, and asks if it is the first in all of them.
+    /// Joins the queues of its resources, and starts an attempt if the lock is first in all of
+    /// them.
     pub(crate) fn join_queues(&mut self, claims: &mut Claims) -> Decision {
         self.lock.phase = Phase::Queued;
         let (now, waiting) = (self.now(), &mut self.waiting);
@@ -176,7 +182,7 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// Whether it is the first in all its queues.
+    /// Returns whether the lock is first in all its queues.
     fn is_next(&self) -> bool {
         let queues = &self.waiting.queues;
         queues.iter().all(|&key| self.queues.front(key) == Some(self.id))
@@ -189,7 +195,7 @@ impl WaitingLock<'_> {
         self.leave_queues();
     }
 
-    /// Leaves the queues. The locks that are first now are scheduled to ask.
+    /// Leaves the queues, and schedules the locks that are first now.
     pub(crate) fn leave_queues(&mut self) {
         let (now, waiting) = (self.now(), &mut self.waiting);
         for key in waiting.queues.drain(..) {
@@ -198,7 +204,7 @@ impl WaitingLock<'_> {
         self.env.arm(self.queues.purge_at());
     }
 
-    /// Asks if it is the first in its queues now.
+    /// Starts an attempt if the lock is first in its queues now, or its pause has ended.
     pub(crate) fn scheduled_due(&mut self, claims: &mut Claims) -> Decision {
         match self.lock.phase {
             Phase::Queued if self.is_next() => self.first_attempt(claims),
@@ -215,6 +221,8 @@ impl WaitingLock<'_> {
         if self.begins_with_ticket() {
             return self.first_attempt_with_ticket(claims);
         }
+        // Waiters in other processes are notified later than this core, which would otherwise
+        // always win.
         let queues = &self.waiting.queues;
         let released = queues.iter().filter_map(|&key| self.queues.yields_from(key, now)).max();
         let hand_off = self.env.round_trip * HAND_OFF_ROUND_TRIPS;
@@ -224,8 +232,9 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// This core has just released what other processes want too: they have until `until` to take it. Then the lock
-    /// reads whether they have, if a node will send a notification, and waits as they do.
+    /// Pauses until `until`, so that other processes can take what this core has just released. If
+    /// the leads will notify, the lock then reads whether the resource is taken, and waits as
+    /// others do.
     fn yield_to_others(&mut self, until: Timestamp) -> Decision {
         self.lock.phase = Phase::Pausing;
         let first = self.waiting.queues.first();
@@ -247,7 +256,7 @@ impl WaitingLock<'_> {
         Decision::Listen(leads)
     }
 
-    /// A lock that waits in a queue has a deadline as well.
+    /// Refuses a lock in a queue if its deadline has passed.
     pub(crate) fn queue_due(&mut self) -> Decision {
         let deadline = self.waiting.deadline;
         if self.now() >= deadline {
@@ -257,64 +266,66 @@ impl WaitingLock<'_> {
         Decision::Continue
     }
 
-    /// Records how long the lock had to wait, which is granted now. Outside the queue, a node that has denied says that another
-    /// process wants it, which may have got that node as the turn was left to it, and no other.
+    /// Records how long the lock, which is granted now, has waited.
     pub(crate) fn record_wait(&mut self) {
         let waited = self.now().since(self.waiting.asked_at);
         self.waiting.queues.iter().for_each(|&key| self.queues.granted(key, waited));
+        // Outside the queue on the nodes, a denial shows that another process wants the resource.
+        // It may have won only this node in the turn that was left to it.
         if !self.votes.denies().is_empty() && !self.may_take_ticket() {
             self.choose_leads();
         }
     }
 
-    /// Another process has the resources, and the leads will report when that changes.
+    /// Records that another process has the resources, and that the leads will report a change.
     pub(super) fn record_contention(&mut self) {
         let (now, leads) = (self.now(), self.leads());
         self.waiting.queues.iter().for_each(|&key| self.queues.contended(key, leads, now));
     }
 }
 
-/// The pause between two attempts.
+/// The transitions of the pause between two attempts.
 impl WaitingLock<'_> {
     pub(super) fn now(&self) -> Timestamp {
         self.env.now().boot
     }
 
-    /// Something is due for the lock at `at`.
+    /// Schedules work for the lock at `at`.
     pub(super) fn arm(&mut self, at: Timestamp) {
         self.due = self.due.min(at);
         self.env.arm(at);
     }
 
-    /// The nodes whose notifications end the pause.
+    /// Returns the nodes whose notifications end the pause.
     pub(super) fn leads(&self) -> NodeSet {
         self.waiting.pause.leads()
     }
 
-    /// Whether the lock pauses and waits for notifications of this node.
+    /// Returns whether the lock pauses and waits for notifications of this node.
     pub(super) fn listens_to(&self, node: NodeId) -> bool {
         self.lock.phase == Phase::Pausing && self.leads().contains(node)
     }
 
-    /// The node has confirmed that the lock is subscribed to a channel of its library.
+    /// Records that the node has confirmed a subscription to a channel of the lock's library.
     pub(crate) fn confirm_channel(&mut self, node: NodeId) {
         if self.foreign.is_some_and(|kind| kind.profile().publishes_every_release()) {
             self.waiting.confirm_at(node.into());
         }
     }
 
-    /// Nothing is published to it on this node any more.
+    /// Records that this node publishes nothing to the lock until it confirms a subscription again.
     pub(crate) fn lose_channels_at(&mut self, node: NodeId) {
         self.waiting.confirmed.remove(node);
     }
 
-    /// The same, until it subscribes again.
+    /// Records that the lock is subscribed to nothing on this node.
     pub(crate) fn unsubscribe_at(&mut self, node: NodeId) {
         self.waiting.subscribed.remove(node);
         self.waiting.confirmed.remove(node);
     }
 
-    /// Waits for notifications of the leads, also on the channels on which the lock's library publishes releases.
+    /// Waits for notifications of the leads, and subscribes to the channels on which the lock's
+    /// library publishes releases.
     pub(crate) fn listen(&mut self, leads: NodeSet) {
         let profile = self.foreign.map(LockKind::profile).filter(|it| it.has_channels());
         if let Some(profile) = profile {
@@ -331,26 +342,28 @@ impl WaitingLock<'_> {
         self.nodes.want_push(leads, &mut self.env);
     }
 
-    /// Whether this node notifies the lock of a release, by itself or on a channel of the lock's library.
+    /// Returns whether this node will notify the lock of a release, itself or by a channel of the
+    /// lock's library.
     fn is_notified_by(&self, node: NodeId) -> bool {
         self.waiting.confirmed.contains(node) || self.nodes[node.index()].push.notifies()
     }
 
-    /// Whether PTTL of its key says how long what is in its way lives. A script that reads more says so itself.
+    /// Returns whether PTTL of the lock's key is the time for which the lock is kept out. For other
+    /// locks the reply to the request has that time.
     fn is_read_by_pttl(&self) -> bool {
         let by_ask = self.foreign.is_some_and(|kind| kind.is_read_by_ask);
         self.keys.len() == 1 && !self.wants_permit && !by_ask
     }
 
-    /// Whether all leads denied, and will send notifications.
+    /// Returns whether all leads denied and will send notifications.
     pub(super) fn will_be_notified(&self) -> bool {
         let (leads, denied) = (self.leads(), self.votes.denies());
         let mut all = leads.iter();
         !leads.is_empty() && all.all(|lead| denied.contains(lead) && self.is_notified_by(lead))
     }
 
-    /// Sets the time of the next attempt, at random, so that waiters spread out. Returns the tickets that leave the queue on
-    /// the nodes.
+    /// Pauses the lock for a random time, so that waiters spread out. Returns the tickets that must
+    /// leave the queue on the nodes.
     pub(crate) fn pause(&mut self, claims: &mut Claims) -> Tickets {
         let tickets = self.pause_with_ticket(claims);
         if self.ticket.is_some() {
@@ -380,11 +393,12 @@ impl WaitingLock<'_> {
         tickets
     }
 
-    /// Chooses the leads, whose notifications are waited for: the first node in order that denied, so that all who wait
-    /// for one holder wait for the same node.
+    /// Chooses the leads, whose notifications end the pause.
     fn choose_leads(&mut self) {
         let denied = self.votes.denies().without(self.env.suspected());
         if !self.attempt.is_led() {
+            // The first node in the fixed order that denied: all waiters for one holder listen to
+            // one node.
             let first = denied.iter().next();
             let lead = first.filter(|_| self.env.settings().wake != WakeStrategy::Timer);
             self.waiting.pause.listen_to(lead.map(NodeSet::from).unwrap_or_default());
@@ -394,19 +408,21 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// A node denied after the verdict of this round. If it comes before the lead in the order, it is the lead of all who wait
-    /// for this holder, once it sends notifications. Returns whether the lock waits for these from now on.
+    /// Records that a node denied after the verdict of this round. Returns whether the lock waits
+    /// for notifications of this node from now on. It does if the node comes before the lead in the
+    /// order, because it is then the lead of all other waiters for this holder.
     pub(crate) fn denied_late(&mut self, node: NodeId, round: u32) -> bool {
         let mut leads = self.leads();
         let is_alone = self.env.settings().wake != WakeStrategy::Timer;
         let is_earlier = leads.iter().next().is_some_and(|lead| node < lead);
-        // In a later round the lead was chosen anew, by newer votes.
+        // A later round has chosen the lead by newer votes.
         let is_meant = self.lock.phase == Phase::Pausing && self.lock.round() == round;
         if !is_meant || !is_alone || !is_earlier || self.ticket.is_some() {
             return false;
         }
         self.votes.cast(node, Vote::Deny);
         leads.insert(node);
+        // Both are leads until the earlier one can notify.
         if self.is_notified_by(node) {
             leads = node.into();
         }
@@ -418,13 +434,14 @@ impl WaitingLock<'_> {
         true
     }
 
-    /// After an attempt that followed a notification and won nothing, the lock ignores notifications for an interval
-    /// that grows each time, so that of many waiters not all ask at each change. The interval may be long only where the
-    /// lead granted and the others did not: nodes report such an attempt to other waiters, and they could wake each
-    /// other for as long as a third holds the lock. Where the lead denied, nothing changed, and nobody is notified.
+    /// Ignores notifications for a while after an attempt that followed one and won nothing, so
+    /// that not all waiters send requests at each change.
     fn back_off_wakes(&mut self) {
         let (now, waiting) = (self.now(), &mut self.waiting);
         let waited = now.since(waiting.asked_at);
+        // If the lead granted and others did not, nodes report that grant and its undo to other
+        // waiters. They could wake each other for as long as a third client holds the lock, so the
+        // interval may be long. If the lead denied, nothing has changed and no waiter is notified.
         let most = match self.attempt.is_led() {
             true if waited < OLD => MUTED_AFTER_DENIAL.0,
             true => MUTED_AFTER_DENIAL.1,
@@ -436,9 +453,8 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// A pause has begun and the undo is on its way: asks the nodes that denied this attempt how long the key in the way
-    /// will live, which also makes them report its next change. It follows the undo, so that an attempt that is granted
-    /// never pays for it. Then it listens, and acts on notifications that have come meanwhile, or reads behind that.
+    /// Listens once a pause has begun and the undo is sent, and acts on notifications that came
+    /// meanwhile. Also asks the nodes in `denied` how long the key in the way will live.
     pub(crate) fn settle_in(&mut self, denied: NodeSet) -> [Decision; 2] {
         if self.lock.phase != Phase::Pausing {
             return [Decision::Continue; 2];
@@ -447,16 +463,18 @@ impl WaitingLock<'_> {
         if self.ticket.is_some() {
             return [listen, Decision::ReadLead];
         }
+        // Behind the undo, so that an attempt that is granted never pays for this read. It also
+        // makes the node report the next change of the key.
         if self.is_read_by_pttl() {
             denied.iter().for_each(|node| self.ask_remaining(node));
         }
         [listen, Decision::Wake]
     }
 
-    /// Asks a node for how long the key in the way will live.
+    /// Asks a node how long the key in the way will live.
     fn ask_remaining(&mut self, to: NodeId) {
         let (now, node) = (self.now(), &mut self.nodes[to.index()]);
-        // A full pipeline has no room for what the timer can do without.
+        // A full pipeline has no room for a read that the timer can replace.
         if !node.link.takes_asks() || node.pipeline.len() >= MAX_PIPELINE {
             return;
         }
@@ -468,7 +486,8 @@ impl WaitingLock<'_> {
         self.env.arm(now + self.env.settings().dead_peer_timeout);
     }
 
-    /// A node has answered for how long the key in the way will live: -2 if there is none, -1 for ever.
+    /// Records a node's answer to this read, if it belongs to the current round: the remaining life
+    /// of the key in ms, -2 if it does not exist, -1 if it has no TTL.
     pub(crate) fn record_remaining(&mut self, node: NodeId, round: u32, ms: i64) -> Decision {
         match self.lock.round() == round {
             true => self.record_life(node, ms),
@@ -476,7 +495,8 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// The same, in the answer to an ask.
+    /// Records the remaining life of the key in the way, in ms as above, from a read or from the
+    /// reply to a request.
     pub(crate) fn record_life(&mut self, node: NodeId, ms: i64) -> Decision {
         if ms == -1 || !matches!(self.lock.phase, Phase::Asking | Phase::Pausing) {
             return Decision::Continue;
@@ -485,15 +505,15 @@ impl WaitingLock<'_> {
         let (is_pausing, is_lead) = (self.lock.phase == Phase::Pausing, leads.contains(node));
         let notifies = is_lead && leads.iter().all(|lead| self.is_notified_by(lead));
         let left = u64::try_from(ms).ok().map(Duration::from_millis);
-        // The key has gone between the refusal and the read: nothing will be reported any more.
+        // The key has gone between the refusal and this read, so no notification will come.
         if left.is_none() && is_lead {
             return self.wake_by(node);
         }
         let is_read_by_ask = !self.is_read_by_pttl();
         let pause = &mut self.waiting.pause;
-        // A notification comes on another connection, and may be later than this answer.
+        // A notification comes on another connection, so it may be about a change after this read.
         let rests = is_pausing && !pause.follows_split() && pause.is_quiet();
-        // The key of a semaphore outlives the first permit that ends, of which only the denial tells.
+        // The key of a semaphore outlives its first permit to end. Only the denial has that time.
         let left = pause.known(node, now).filter(|_| is_pausing && is_read_by_ask).or(left);
         pause.key_lives(node, left, now);
         if left.is_some() && rests {
@@ -513,8 +533,8 @@ impl WaitingLock<'_> {
         self.pause_due()
     }
 
-    /// The key in the way is still there, and a node will report its next change. A process that has had the lock lets
-    /// others have it first.
+    /// Makes the pause long, because the key in the way is still there and a node will report its
+    /// next change. After a turn left to others, notifications are ignored for a while.
     fn rest(&mut self) {
         let (now, waiting) = (self.now(), &mut self.waiting);
         waiting.pause.lengthen(now, waiting.deadline);
@@ -523,18 +543,18 @@ impl WaitingLock<'_> {
         self.record_contention();
     }
 
-    /// The pause need not outlast the keys that stand in the way.
+    /// Ends the pause when the keys in the way have expired.
     pub(super) fn shorten_pause(&mut self) {
         let until = self.waiting.pause.shorten(self.env.now().boot);
         until.into_iter().for_each(|until| self.arm(until));
     }
 
-    /// The nodes send notifications from now on, so that the pause can be long.
+    /// Makes the pause long, because nodes notify from now on.
     fn lengthen_pause(&mut self) {
         if self.ticket.is_some() {
             return self.lengthen_pause_with_ticket();
         }
-        // Of two leads the first is enough, as soon as it sends notifications.
+        // If there are two leads, the first is enough once it notifies.
         if let Some(first) = self.leads().iter().next()
             && self.is_notified_by(first)
         {
@@ -549,10 +569,11 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// What is waited for may have changed before the node began to report that.
+    /// Reads what the lock waits for when a node begins to notify, because it may have changed
+    /// before.
     pub(crate) fn read_again(&mut self, node: NodeId) -> Decision {
         self.lengthen_pause();
-        // Of several keys only the script can say whether they stand in the way.
+        // For several keys, only the script finds out whether they are in the way.
         if self.ticket.is_none() && self.keys.len() != 1 {
             return self.wake_by(node);
         }
@@ -568,26 +589,27 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// Reads again what the lock waits for behind a command of this connection, unless it is about to ask.
+    /// Reads again what the lock waits for, behind a command of this connection, unless the pause
+    /// ends now.
     pub(super) fn read_behind(&mut self, node: NodeId) {
         if self.listens_to(node) && self.waiting.until() > self.now() {
             self.read(node);
         }
     }
 
-    /// A node has reported that a key in the way of this lock has changed, or cannot report any longer.
+    /// Records that a node has reported a change of a key in the way, or can no longer report one.
     pub(crate) fn wake_by(&mut self, node: NodeId) -> Decision {
         self.waiting.pause.notified(node);
         self.wake()
     }
 
-    /// Ends a pause because of notifications, as soon as the lock does not ignore them.
+    /// Ends the pause if a lead has notified, but not while the lock ignores notifications.
     pub(crate) fn wake(&mut self) -> Decision {
         let (now, pause) = (self.now(), &mut self.waiting.pause);
         if self.lock.phase != Phase::Pausing || pause.reported().is_empty() {
             return Decision::Continue;
         }
-        // Notified while it ignores that, it looks when it listens again: no notification is lost.
+        // A notification during that time ends the pause later, so none is lost.
         self.env.metrics.wakes += u64::from(pause.wake(now));
         self.pause_due()
     }
@@ -611,9 +633,10 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// A notification that came while the lock ignored them is old: the key is read, which also makes the node report its
-    /// next change. So the lock asks when the holder releases it, and not while somebody holds it.
+    /// Reads the key at the lead instead of requesting the lock, and waits for the answer.
     fn read_first(&mut self, lead: NodeId) {
+        // The notification came while the lock ignored them, so it is old. If the key still exists,
+        // a request would win nothing. The read also makes the node report the next change.
         let patience = self.env.settings().response_timeout.min(self.nodes.allowance(lead));
         let until = (self.now() + patience).min(self.waiting.deadline);
         self.waiting.pause.reads_until(until);
@@ -621,7 +644,7 @@ impl WaitingLock<'_> {
         self.ask_remaining(lead);
     }
 
-    /// The node that is asked before the others, if its notification ended the pause.
+    /// Returns the node to be asked before the others, if its notification ended the pause.
     fn lead_to_ask(&self) -> Option<NodeId> {
         let pause = &self.waiting.pause;
         let leads = self.ticket.is_none() && pause.is_woken();
@@ -630,29 +653,32 @@ impl WaitingLock<'_> {
         self.nodes[lead.index()].link.takes_asks().then_some(lead)
     }
 
-    /// An attempt begins.
+    /// Prepares the pause and the ticket for an attempt that begins.
     pub(crate) fn begin_attempt(&mut self, claims: &mut Claims) {
         let jitter = self.draw(EXPIRY_JITTER);
         self.waiting.pause.attempt_begins(jitter);
         self.ask_with_ticket(claims);
     }
 
-    /// Draws a span between these two.
+    /// Draws a random duration between the two.
     pub(super) fn draw(&mut self, (least, most): (Duration, Duration)) -> Duration {
         least + self.env.random_below(most.saturating_sub(least))
     }
 }
 
-/// How long at the most, where the lead denied, and for those who have waited for `OLD`.
+/// The longest interval for which notifications are ignored after a lead denied: first for a new
+/// waiter, then for one that has waited for `OLD`.
 const MUTED_AFTER_DENIAL: (Duration, Duration) =
     (Duration::from_millis(16), Duration::from_millis(4));
 const OLD: Duration = Duration::from_millis(250);
 
-/// How long at the most, where the lead granted and others did not.
+/// The longest such interval if the lead granted and others did not.
 const MUTED_AFTER_SPLIT: Duration = Duration::from_millis(50);
 
-/// A process that has had the lock ignores notifications for up to half of what it had to wait, but not for longer.
+/// The longest time for which a core ignores notifications after a turn left to others. It is also
+/// at most half of the core's last wait.
 const LONGEST_SIT_OUT: Duration = Duration::from_millis(100);
 
-/// A waiter elsewhere is notified, asks the lead, and then the others: with something to spare.
+/// The round trips left to another process, which is notified, asks the lead and then the others,
+/// with a margin.
 const HAND_OFF_ROUND_TRIPS: u32 = 3;

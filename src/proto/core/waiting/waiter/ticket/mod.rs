@@ -1,11 +1,12 @@
 //! A ticket: the place of a lock in the queue of waiters that each node keeps for a resource.
 //!
-//! A lock that was refused takes a ticket. Its asks carry the ticket from then on, until it is decided. Between two asks it
-//! listens to one node, the lead, and to little there: the first in the queue listens to the resource, the second to the
-//! resource and to the ticket before its own, and all others to the two tickets before their own.
+//! A lock that was refused takes a ticket, which its requests carry until the lock is decided.
+//! Between two requests the lock listens to one node, the lead. The first in the queue listens to
+//! the resource, the second to the resource and the ticket before its own, all others to the two
+//! tickets before their own.
 //!
-//! Invariant: a transition here changes the ticket and nothing else. What follows is its return value, see `turn`; which stamp
-//! a ticket has, see `proto::fair_queue`.
+//! A transition here changes the ticket and nothing else, and returns what follows for the lock,
+//! see `turn`. The stamp of a ticket is decided in `proto::fair_queue`.
 
 mod turn;
 
@@ -21,78 +22,83 @@ use crate::resp::Token;
 /// The ticket of one lock, and what is known of its place.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    /// What the nodes may have of it.
+    /// The claim of the ticket: what nodes may have of it.
     claim: ClaimId,
     name: TicketName,
-    /// The claim of the ticket before it, at the same place with another grace, which goes when the nodes know this one.
+    /// The claim of the ticket that this one replaced, at the same place with another grace. It
+    /// leaves once enough nodes have this one.
     former: Option<ClaimId>,
-    /// The nodes that have answered an ask with it.
+    /// The nodes that have answered a request with this ticket.
     known_by: NodeSet,
     agreement: StampAgreement,
     grace: Duration,
-    /// The grace that the present round trip needs.
+    /// The grace that the current round trip needs.
     needed_grace: Duration,
     joined_at: Timestamp,
-    /// What the nodes have told in the present attempt.
+    /// The places that nodes have reported in the current attempt.
     places: Vec<(NodeId, QueuePlace)>,
-    /// Where it stands at its lead, as far as it is known now.
+    /// The place at the lead, as far as it is known now.
     place: Option<QueuePlace>,
-    /// Asks that followed the one before at once: until a quorum says the same stamp, or until a release has reached all
-    /// nodes.
+    /// The number of requests in a row that followed at once, because no quorum had reported one
+    /// stamp or a release had not reached all nodes.
     hurried: u32,
-    /// Asks since the lead was last seen to be held, because it was seen to be free.
+    /// The number of requests sent because the lead was read as free, since it was last read as
+    /// held.
     seen_free: u32,
-    /// How many slots of the semaphore were last seen to be taken.
+    /// The number of slots that the last read found taken.
     slots_taken: u64,
-    /// Who was last seen to have left of the last before it, and of the last but one. A node that names it again has its ticket
-    /// without the key.
+    /// The last and the last but one ticket before this one, if seen to leave. A node that names
+    /// one of them again still has the ticket, but not the ticket's key.
     has_left: [Option<TicketName>; 2],
-    /// It has asked since it saw that several have the resource.
+    /// Whether the lock has sent a request since it saw several holders.
     knows_many: bool,
-    /// Several have the resource at its lead, as last seen, so that a notification of the resource may be a ping.
+    /// Whether the last read at the lead found several holders, so that a notification of the
+    /// resource may be a ping.
     is_behind_many: bool,
-    /// When its pause ends if whoever is before it takes the resource that was seen to be free.
+    /// The end of the pause if a predecessor takes the resource that was read as free.
     rests_until: Option<Timestamp>,
-    /// When it last asked in vain because of a notification.
+    /// When a request that followed a notification last won nothing.
     woken_in_vain_at: Option<Timestamp>,
-    /// How long it is silent before it makes sure that its lead does not hang, and when that is over.
+    /// The time in a pause after which the lock checks that its lead does not hang, and when it
+    /// ends.
     silence: Duration,
     silent_until: Timestamp,
-    /// When it looks at the resource from behind the first two, and whether the look before found it free.
+    /// When the lock reads the resource from behind the first two, and whether the last such read
+    /// found it free.
     read_at: Timestamp,
     was_free: bool,
-    /// When it asks again if the holder has ended without a release.
+    /// When the lock requests again because the holder may have ended without a release.
     ask_behind_holder_at: Timestamp,
-    /// When a ticket before it has expired that it has pinged, unless its owner has asked.
+    /// When a predecessor that this lock has pinged expires, unless its owner has sent a request.
     pinged_until: Timestamp,
 }
 
-/// Tickets that leave the queue on the nodes: the one of a lock, behind the one that it has replaced.
+/// The tickets that leave the queue on the nodes: the replaced one, then the current one.
 pub(crate) type Tickets = [Option<ClaimId>; 2];
 
-/// What a lock with a ticket reads at its lead.
+/// A read by a lock with a ticket. All but `Alive` go to its lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TicketRead {
-    /// What lies at the resource.
+    /// The value of the resource, whose next change the node reports.
     Resource,
-    /// The same, from behind the first two: the node need not report changes.
+    /// The value of the resource, read from behind the first two. The node reports no change.
     FromBehind,
-    /// For how long it will.
+    /// The remaining TTL of the resource.
     Life,
-    /// The same where several have it, each until a time of its own.
+    /// The remaining TTL of the resource if several holders each have a different end.
     LifeOfMany,
-    /// The ticket before its own.
+    /// The key of the ticket directly before.
     Last,
-    /// The ticket before that.
+    /// The key of the ticket before that.
     LastButOne,
-    /// How many slots of a semaphore are taken, and which ends first.
+    /// The number of taken slots of a semaphore, and the end of the first.
     Slots,
-    /// Nothing that matters: the node answers.
+    /// The remaining TTL of the resource, read at every node as a sign of life.
     Alive,
 }
 
 impl TicketRead {
-    /// Passes an answer whose type this read can have.
+    /// Returns the answer if this read can have one of its type.
     pub(crate) fn check(self, answer: Token<'_>) -> Result<Token<'_>, Mistyped> {
         let is_number = matches!(self, Self::Alive | Self::Life | Self::LifeOfMany);
         match answer {
@@ -104,36 +110,37 @@ impl TicketRead {
     }
 }
 
-/// What follows for a lock from what was read for its ticket.
+/// The consequence of a read for the lock.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Wait,
     Pause(Timestamp),
-    /// Look when this is due.
+    /// Arm a timer for this time.
     LookAt(Timestamp),
     Read(TicketRead),
     /// Read what the lock waits for at its lead.
     ReadLead,
-    /// The same, and how long the holder may have the resource.
+    /// Read what the lock waits for at its lead, and how long the holder may have the resource.
     ReadLeadAndLife,
-    /// As if the node had notified the lock.
+    /// Act as if the node had notified the lock.
     Wake,
 }
 
-/// The slots of a semaphore that are taken, as a node tells.
+/// The taken slots of a semaphore, as a node reports them.
 #[derive(Clone, Copy, Debug)]
 struct Slots {
     taken: u64,
-    /// For how long the first of their holders to end still has its slot.
+    /// The time until the first of their holders ends.
     first_ends_in: Option<Duration>,
 }
 
 impl Slots {
-    /// Reads the answer of [`script::VIEW_PERMITS`] that names one holder at most. `None` of a hash that is no semaphore.
+    /// Reads an answer of [`script::VIEW_PERMITS`] with at most one holder. Returns `None` for a
+    /// hash that is not a semaphore.
     fn read(text: &[u8]) -> Option<Self> {
         let mut lines = str::from_utf8(text).ok()?.split('\n');
         let (count, first) = (lines.next()?, lines.next());
-        // There is no key: a hash without fields.
+        // A missing key is answered as a hash without fields.
         if count == "hash" && first.is_none() {
             return Some(Self { taken: 0, first_ends_in: None });
         }
@@ -178,31 +185,33 @@ impl Ticket {
         }
     }
 
-    /// Whether a quorum of nodes has recorded its place.
+    /// Returns whether a quorum of nodes has recorded the place.
     pub(super) fn has_place(&self) -> bool {
         self.agreement.has_place()
     }
 
-    /// Sets the place at the lead. Returns the tickets that it need not listen to any longer.
+    /// Sets the place at the lead. Returns the tickets that the lock need no longer listen to.
     fn set_place(&mut self, place: Option<QueuePlace>) -> [Option<TicketName>; 2] {
         let before = std::mem::replace(&mut self.place, place);
         before.map_or([None; 2], |place| place.predecessors)
     }
 
-    /// Whether nobody stands before it, as far as it knows.
+    /// Returns whether no ticket is before this one, as far as is known.
     fn is_first(&self) -> bool {
         self.place.is_some_and(|place| place.before == 0)
     }
 
-    /// Whether somebody holds the resource at its lead, as far as it knows.
+    /// Returns whether the resource is held at the lead, as far as is known.
     fn is_held(&self) -> bool {
         self.place.is_some_and(|place| place.left_ms != 0)
     }
 
-    /// When those before it can no longer come, if they were called or pinged: it asks again then, and the nearest of all who do
-    /// so asks first. Otherwise nobody might call the next one, since all between may be dead.
+    /// Returns when the lock requests again because tickets before it were called or pinged and can
+    /// no longer come. `None` if none was.
     fn others_may_come_until(&self, now: Timestamp, is_notified: bool) -> Option<Timestamp> {
         let place = self.place?;
+        // All owners in between may be dead, and then no other request calls the next one. The
+        // nearest waiter requests first.
         let until = if place.left_ms == 0 && place.before > 0 {
             let nearer = AFTER_NEARER.saturating_mul(place.before - 1);
             now + (with_margin(place.grace_ms) + nearer).min(CAP_NOTIFIED)
@@ -210,36 +219,38 @@ impl Ticket {
             Some(self.pinged_until).filter(|&until| now < until)?
         };
         // The others may come and go meanwhile, and then this lock is called. If no node notifies
-        // it, it has to ask within its own grace, of which the request takes a quarter at most.
+        // it, it must request within its own grace, of which the request takes at most a quarter.
         Some(if is_notified { until } else { until.min(now + self.grace / 2) })
     }
 
-    /// When it looks at the resource although it stands behind two others. A release wakes the first two, who may both be dead. That
-    /// the first was called is no reason not to look: it may come and go, and nobody is called then. The interval grows with its
-    /// place, so that all together look as often as a few.
+    /// Returns when the lock reads the resource although at least two tickets are before it.
     fn reads_from_behind_at(&self, now: Timestamp) -> Timestamp {
         if mutant!(NobodyLooksFromBehind) {
             return Timestamp::NEVER;
         }
+        // A release wakes the first two, whose owners may both be dead. That the first was called
+        // is not a reason to skip the read: it may come and go, and then no ticket is called. The
+        // interval grows with the place, so that all waiters together read as often as a few.
         let place = self.place.filter(|place| place.before >= 2);
         place.map_or(Timestamp::NEVER, |it| now + READ_FROM_BEHIND.saturating_mul(it.before))
     }
 
-    /// When it asks again because the holder of the resource, which has so much time left, has ended, and those before it have had
-    /// `leave` to come. A node reports a release but not the end of a marked holder, and the first in the queue, who waits for that, may
-    /// be dead as well.
+    /// Returns when the lock requests again because the holder, which has `left` to live, has ended
+    /// and the tickets before this one have had `leave` to come.
     fn asks_behind_holder_at(&self, now: Timestamp, left: Duration, leave: Duration) -> Timestamp {
         if mutant!(HolderEndsUnnoticed) {
             return Timestamp::NEVER;
         }
+        // A node reports a release, but not the end of a marked holder. The first in the queue
+        // waits for that end, but its owner may be dead as well.
         let Some(before) = self.place.map(|place| place.before).filter(|&before| before > 0) else {
             return Timestamp::NEVER;
         };
-        // The first asks within the jitter after that, and the nearest to it before the others.
+        // The first requests within the jitter after that end, then the nearest, then the others.
         now + left + EXPIRY_JITTER.1 + leave + READ_FROM_BEHIND.saturating_mul(before - 1)
     }
 
-    /// A pause begins: sets when it looks, and when it asks although no node has notified it.
+    /// Sets, when a pause begins, the times of reads and requests that need no notification.
     fn schedule_reads(&mut self, now: Timestamp, leave: Duration) {
         self.silent_until = now + self.silence;
         (self.read_at, self.was_free) = (self.reads_from_behind_at(now), false);
@@ -249,18 +260,20 @@ impl Ticket {
         self.ask_behind_holder_at = asks_at.unwrap_or(Timestamp::NEVER);
     }
 
-    /// Whether its owner needs more time to take its turn than the ticket says. A ticket keeps its grace, so it needs another one,
-    /// which a place that a quorum knows allows. A grace that is longer than needed stays: a shorter one would let others pass an
-    /// owner that has not heard yet that a second node is free.
+    /// Returns whether the owner needs a longer grace than its ticket has, and may replace the
+    /// ticket.
     fn needs_more_time(&self) -> bool {
         if mutant!(GraceIsFixed) {
             return false;
         }
+        // A ticket keeps its grace, so this takes another ticket, for which a quorum must have
+        // recorded the place. A grace that is too long stays: with a shorter one others could pass
+        // an owner that has not been notified yet that a second node is free.
         self.needed_grace > self.grace && self.former.is_none() && self.agreement.has_place()
     }
 
-    /// Whether it has to ask again before it can wait: a quorum has told of its place, but not alike; or the lead has told
-    /// of a release that others of the nodes had not heard of.
+    /// Returns whether the lock must request again before it can wait. Either a quorum has reported
+    /// stamps that differ, or the lock is first and a release had reached some nodes only.
     fn hurries(&mut self, is_split: bool) -> bool {
         let has_no_place = self.agreement.is_known() && !self.agreement.has_place();
         let hurries = has_no_place || is_split && self.is_first();
@@ -268,14 +281,15 @@ impl Ticket {
         hurries && self.hurried <= HURRIES
     }
 
-    /// One of the two before it stands there: that it leaves will be news.
+    /// Records that one of the two tickets before is there, so that its leaving will be news.
     fn see_present(&mut self, what: TicketRead) -> Next {
         self.has_left[usize::from(what == TicketRead::LastButOne)] = None;
         Next::Wait
     }
 
-    /// The node to listen to: one whose holder ends when a quorum of nodes is free, after `needed` of the holders have ended, or
-    /// else any that has answered. Of several the present lead, or the first. The answers came within `spread`.
+    /// Chooses the node to listen to: one whose holder ends when a quorum of nodes is free, which
+    /// is after `needed` of the holders have ended, or else any that has answered. Of several it is
+    /// the present lead, or the first. The answers came within `spread`.
     fn lead(
         &self,
         (present, suspected): (NodeSet, NodeSet),
@@ -286,8 +300,9 @@ impl Ticket {
         let have_ended = |at| can().filter(|(_, place)| place.ends_in_ms() <= at).count();
         let ends = can().map(|(_, place)| place.ends_in_ms());
         let quorum_ends = ends.filter(|&at| have_ended(at) >= needed).min().unwrap_or(0);
-        // A node where another one is in the way, such as a former holder or an attempt that has won this node only, will not
-        // report the release of the present holder, who may have a quorum without it.
+        // At another node a former holder, or an attempt that has won this node only, may be in the
+        // way. That node will not report the release of the present holder, which may have a quorum
+        // without it.
         let spread = spread.as_millis() as u64 + 1;
         let is_blocking = |place: &QueuePlace| {
             place.left_ms != 0 && place.ends_in_ms().abs_diff(quorum_ends) <= spread
@@ -298,8 +313,8 @@ impl Ticket {
         can().min_by_key(rank).copied()
     }
 
-    /// Records what a node has answered to an ask with this ticket. Returns for how long nobody needs to ask there, if the
-    /// resource is free and the first in the queue was called.
+    /// Records a node's reply to a request with this ticket. If the resource is free and the first
+    /// in the queue was called, returns for how long no request to this node is needed.
     fn record(&mut self, node: NodeId, reply: QueueReply, now: Timestamp) -> Option<Duration> {
         self.known_by.insert(node);
         let place = match reply {
@@ -319,7 +334,8 @@ impl Ticket {
         (place.left_ms == 0).then_some(grace)
     }
 
-    /// Whether it is time to look from behind the first two. Sets the next time, at least `least` later.
+    /// Returns whether the read from behind the first two is due. Sets the next one, at least
+    /// `least` later.
     fn reads_now(&mut self, now: Timestamp, least: Duration) -> bool {
         let is_due = now >= self.read_at;
         if is_due {
@@ -329,7 +345,7 @@ impl Ticket {
         is_due
     }
 
-    /// Whether it has been silent for too long. The next silence is twice as long.
+    /// Returns whether the lock has been silent for too long. The next silence is twice as long.
     fn breaks_silence(&mut self, now: Timestamp) -> bool {
         let is_over = now >= self.silent_until;
         if is_over {
@@ -339,9 +355,10 @@ impl Ticket {
         is_over
     }
 
-    /// The resource is free, or is not, as seen from behind the first two. Seen to be free twice in a row, it has been left idle.
+    /// Records whether the resource is free, as read from behind the first two. If it is free twice
+    /// in a row, it has been left idle.
     fn see_from_behind(&mut self, is_free: bool, now: Timestamp, leave: Duration) -> Next {
-        // Meanwhile it may have become one of the first two, who are notified.
+        // Meanwhile the lock may have become one of the first two, which are notified.
         if self.place.is_none_or(|place| place.before < 2) {
             return Next::Wait;
         }
@@ -356,8 +373,9 @@ impl Ticket {
         }
     }
 
-    /// The resource is free at the lead, or is not. The first asks. The second leaves the first some time to take it, and asks
-    /// then: the first may be dead, or may have been put behind it since.
+    /// Records whether the resource is free at the lead. The first in the queue then requests it.
+    /// The second leaves the first some time to take it and then requests it, because the owner of
+    /// the first ticket may be dead, or its ticket may be behind by now.
     fn see_resource(
         &mut self,
         is_free: bool,
@@ -369,12 +387,12 @@ impl Ticket {
             (self.seen_free, place.left_ms) = (0, HELD);
             return self.rests_until.take().map_or(Next::Wait, Next::Pause);
         } else if place.before > 0 && place.left_ms == 0 {
-            // Its ask has seen that too, and called the first.
+            // The last request has seen that too, and called the first.
         } else if place.before > 0 {
             place.left_ms = 0;
             let until = *self.rests_until.get_or_insert(paused_until);
             return Next::Pause(until.min(leave_until));
-        // A lead that is wrong about the resource must not make this waiter ask without end.
+        // A lead that is wrong about the resource must not make this waiter request without end.
         } else if self.seen_free < MOST_SEEN_FREE {
             self.seen_free += 1;
             return Next::Wake;
@@ -382,31 +400,36 @@ impl Ticket {
         Next::Wait
     }
 
-    /// Several have the resource at this node. A reader may be beside them as soon as nobody stands before it, and asks once: that
-    /// it has become the first, or that they have come behind a writer, its ask has not known.
+    /// Returns whether a reader requests the resource, which several clients hold at this node. It
+    /// may share with them as soon as no ticket is before its own, and requests once.
     fn joins_readers_once(&mut self, node: NodeId) -> bool {
+        // The last request did not know that the lock has become first, or that readers have
+        // followed a writer.
         let was_second = |(of, place): &(NodeId, QueuePlace)| *of == node && place.before > 0;
         let has_become_first = self.places.iter().any(was_second);
         self.is_first() && (!std::mem::replace(&mut self.knows_many, true) || has_become_first)
     }
 
-    /// Whether a slot of a semaphore is worth an ask although it was left to those before: another slot was free already.
+    /// Returns whether a free slot is worth a request although tickets are before this one: an
+    /// earlier free slot was left to them already.
     fn takes_another_slot(&mut self, taken: u64, is_free: bool) -> bool {
         let has_more = taken < std::mem::replace(&mut self.slots_taken, taken);
         let is_left = self.place.is_some_and(|place| place.before > 0 && place.left_ms == 0);
         is_free && is_left && has_more
     }
 
-    /// One of several may have gone since the ask, and who is left may never release: the ask has told when the last of all ends. What
-    /// is not marked lives as long as that said.
+    /// Returns whether the remaining life of a resource with several holders is news after the last
+    /// reply, which had the end of the last holder.
     fn is_news_of_many(&self, node: NodeId, life: i64) -> bool {
+        // That holder may have left since, and the remaining ones may never release. A key that is
+        // not marked lives for as long as the reply said.
         let places = self.places.iter().filter(|(of, _)| *of == node);
         let left = places.map(|(_, place)| place.left_ms).max();
         let (marked, pause) = (MARKED_FOR.as_millis() as i64, CAP_NOTIFIED.as_millis() as i64);
         life > marked || left.is_some_and(|left| left > life + pause)
     }
 
-    /// Whether the ticket that stood before this one has gone, or was put behind it.
+    /// Returns whether a ticket that was before this one has gone, or was put behind it.
     fn is_before(&self, what: TicketRead, answer: Token<'_>) -> bool {
         let Token::Bulk(stamp) = answer else { return false };
         let Some(stamp) = str::from_utf8(stamp).ok().and_then(|stamp| stamp.parse::<u64>().ok())
@@ -420,7 +443,8 @@ impl Ticket {
         })
     }
 
-    /// The last before this ticket has left: this one is the first if nobody else stood before it, and asks otherwise.
+    /// Records that the ticket directly before has left. If it was the only one, this one is first.
+    /// Otherwise the lock requests again.
     fn see_last_leave(&mut self, is_permit: bool, paused_until: Timestamp) -> Next {
         let Some(place) = self.place.as_mut().filter(|place| place.before > 0) else {
             return Next::Wait;
@@ -428,12 +452,12 @@ impl Ticket {
         let [last, _] = place.predecessors;
         let is_named_again = std::mem::replace(&mut self.has_left[0], last) == last;
         let is_first = place.before == 1;
-        // Of several slots only the ask tells which is free next.
+        // With several slots, only a request finds out which is free next.
         if is_first && (is_named_again || !is_permit) {
             place.before = 0;
         }
         match (is_named_again, is_first) {
-            // The ask came before the other one's farewell, and has told for how long the holder is in the way.
+            // The request came before the other one left. Its reply had the holder's time.
             (true, true) => Next::Pause(paused_until),
             (true, false) => Next::Wait,
             (false, true) if !is_permit => Next::ReadLeadAndLife,
@@ -441,7 +465,7 @@ impl Ticket {
         }
     }
 
-    /// The last but one before this ticket has left, since its turn had come.
+    /// Records that the last but one ticket has left, because its turn had come.
     fn see_last_but_one_leave(&mut self) -> Next {
         let Some(place) = self.place.as_mut().filter(|place| place.before > 1) else {
             return Next::Wait;
@@ -450,58 +474,60 @@ impl Ticket {
         if std::mem::replace(&mut self.has_left[1], last_but_one) == last_but_one {
             return Next::Wait;
         }
-        // Whoever was called when it asked may be that one, so that nobody is now.
+        // The ticket called at the last request may be the one that left, so that none is called.
         (place.before, place.left_ms) = (1, HELD);
         Next::ReadLead
     }
 }
 
-/// Within what time an owner takes its turn whose round trip this is. Close to a node that is some round trips and a margin for its
-/// processor. Far away the notification, a look or two and the ask take up to three round trips.
+/// Returns the time within which an owner with this round trip takes its turn.
 fn grace_for(round_trip: Duration, is_notified: bool) -> Duration {
     let near = (round_trip * GRACE_ROUND_TRIPS).clamp(SHORTEST_GRACE, LONGEST_GRACE_NEAR);
     let near = if is_notified { near } else { LONGEST_GRACE_NEAR };
     if mutant!(GraceHasCap) {
         return near;
     }
+    // Close to a node a turn takes some round trips and a margin for the processor. Far away the
+    // notification, a read or two and the request take up to three round trips.
     near.max(round_trip * GRACE_ROUND_TRIPS_FAR).min(LONGEST_GRACE)
 }
 
-/// How long a waiter counts a grace of which a node has told.
+/// Returns a grace that a node has reported, with a margin, as a waiter counts it.
 fn with_margin(grace_ms: u32) -> Duration {
     let grace = Duration::from_millis(grace_ms.into());
     grace + grace / CLOCKS_APART + TO_SPARE
 }
 
-/// A ticket's owner takes its turn within so many of its round trips, and within these times.
+/// The grace of an owner near the nodes, in its round trips, and the bounds of that grace.
 const GRACE_ROUND_TRIPS: u32 = 8;
 const SHORTEST_GRACE: Duration = Duration::from_millis(20);
 const LONGEST_GRACE_NEAR: Duration = Duration::from_millis(500);
 
-/// And within so many where they are long, up to the time for which a ticket lives without an ask.
+/// The grace in round trips if these are long, up to the life of a ticket without a request.
 const GRACE_ROUND_TRIPS_FAR: u32 = 4;
 const LONGEST_GRACE: Duration = Duration::from_secs(6);
 
-/// A lock behind the first two looks at the resource after so long for each that stands before it.
+/// The interval of the reads from behind the first two, for each ticket before.
 const READ_FROM_BEHIND: Duration = Duration::from_millis(50);
 
-/// Whoever finds the first called asks again so much later for each that stands between.
+/// The delay of a request after the called ticket's grace, for each ticket in between.
 const AFTER_NEARER: Duration = Duration::from_millis(5);
 
-/// Somebody has the resource, nobody knows for how long.
+/// The `left_ms` of a resource that is held for an unknown time.
 const HELD: i64 = -1;
 
-/// Nodes count in whole ms, and the ask takes its time.
+/// The margin of a grace: nodes count in whole ms, and the request takes time.
 const TO_SPARE: Duration = Duration::from_millis(2);
 
-/// Its own clock may be faster than the node's, each by a hundredth: an ask within the grace would be in vain.
+/// The part of a grace by which two clocks may differ, each by a hundredth. A request within the
+/// grace would win nothing.
 const CLOCKS_APART: u32 = 50;
 
-/// So many asks follow one another at once until a quorum says the same stamp.
+/// The number of requests that follow one another at once while no quorum reports one stamp.
 const HURRIES: u32 = 3;
 
-/// And so many until the lead's word that the resource is free is not believed any longer.
+/// The number of requests after which the lead's report of a free resource is ignored.
 const MOST_SEEN_FREE: u32 = 8;
 
-/// A lock in the queue is silent for so long at first.
+/// The first silence of a lock in the queue.
 const FIRST_SILENCE: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! A lock with a ticket: what it reads and asks until its turn comes.
+//! The transitions of a lock with a ticket: its requests and reads until its turn comes.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ use crate::proto::{
 };
 use crate::resp::{Token, command};
 
-/// Having a ticket.
+/// The transitions that take, send and give up a ticket.
 impl WaitingLock<'_> {
-    /// The asks of the lock carry a ticket from now on, if the nodes may have queues.
+    /// Takes a ticket, which the lock's requests carry from now on, if the nodes may have queues.
     fn take_ticket(&mut self, took: Duration, claims: &mut Claims) {
         if self.ticket.is_some() || !self.may_take_ticket() {
             return;
@@ -44,9 +44,11 @@ impl WaitingLock<'_> {
         (id, claim.ticket_name())
     }
 
-    /// Whether the lock takes a ticket where others wait. If not, its process leaves turns to others from time to time; and so it
-    /// does until nodes are known to have queues: who only asks and is granted does not find that out.
+    /// Returns whether the first attempt takes a ticket if other processes wait. If not, this core
+    /// leaves turns to them from time to time.
     pub(crate) fn begins_with_ticket(&self) -> bool {
+        // A client that is granted each time does not find out whether nodes have queues. Until
+        // that is known, its core leaves turns.
         let is_contended = |&key: &_| self.queues.is_contended(key, self.now());
         let is_seen = || self.waiting.queues.iter().any(is_contended);
         let have_queues = || self.is_of_quorum(|ability| ability == Ability::Given);
@@ -59,22 +61,25 @@ impl WaitingLock<'_> {
         is_wanted && self.env.settings().wake == WakeStrategy::Queue && self.may_have_queues()
     }
 
-    /// Whether a quorum of nodes may have a queue: there is no order where that is not so.
+    /// Returns whether a quorum of nodes may have a queue. Without one there is no order.
     fn may_have_queues(&self) -> bool {
         self.is_of_quorum(|ability| !matches!(ability, Ability::Refused(_)))
     }
 
-    /// Whether this holds of the queues of a quorum of nodes.
+    /// Returns whether `is` holds for the queues of a quorum of nodes.
     fn is_of_quorum(&self, is: fn(Ability) -> bool) -> bool {
         let count = self.nodes.iter().filter(|node| is(node.capabilities.queue())).count();
         count >= self.env.config().quorum()
     }
 
-    /// The first ask of a lock that waits. Where others have been seen to wait, it has a ticket from the beginning.
+    /// Begins the first attempt of a lock that waits, with a ticket if other processes were seen to
+    /// wait.
     pub(crate) fn first_attempt_with_ticket(&mut self, claims: &mut Claims) -> Decision {
         let (now, first) = (self.now(), self.waiting.queues.first().copied());
         let contended = first.filter(|&key| self.queues.is_contended(key, now));
         let Some(key) = contended else { return Decision::Ask(None) };
+        // Without a measured round trip, the ticket has the longest grace of an owner near the
+        // nodes.
         let is_unknown = self.env.round_trip.is_zero();
         let took = if is_unknown { LONGEST_GRACE_NEAR / GRACE_ROUND_TRIPS } else { Duration::ZERO };
         self.take_ticket(took, claims);
@@ -83,21 +88,22 @@ impl WaitingLock<'_> {
         if until <= now {
             return Decision::Ask(None);
         }
-        // Who is first shall not find our ask before its own.
+        // The first in the queue must be able to request before this lock does.
         self.lock.phase = Phase::Pausing;
         self.pause_until(until);
         Decision::Continue
     }
 
-    /// An attempt begins: its asks carry the ticket, if the lock has one.
+    /// Puts the ticket, if there is one, into the requests of an attempt that begins.
     pub(crate) fn ask_with_ticket(&mut self, claims: &mut Claims) {
         let Some(mut ticket) = self.ticket.take() else { return };
-        // What nodes told in an earlier attempt may be over.
+        // Places from an earlier attempt may be outdated.
         ticket.places.clear();
         let stamp = ticket.agreement.stamp_for_ask();
-        // An ask that follows a notification may be the turn, which two tickets would delay.
+        // A request that follows a notification may be the turn, which a second ticket would delay.
         if ticket.needs_more_time() && !self.waiting.pause.is_woken() {
-            // Both stand at the same place until the nodes have answered, so that nobody passes in between.
+            // Both tickets stand at one place until the nodes have answered, so that no waiter
+            // passes in between.
             ticket.grace = (ticket.needed_grace + ticket.needed_grace / 4).min(LONGEST_GRACE);
             let (claim, name) = self.make_ticket(ticket.grace, claims);
             ticket.former = Some(std::mem::replace(&mut ticket.claim, claim));
@@ -111,7 +117,8 @@ impl WaitingLock<'_> {
         *self.ticket = Some(ticket);
     }
 
-    /// A node has answered an ask that carries the ticket, after the verdict if it names the round of the ask.
+    /// Records a node's reply to a request with the ticket. `late_round` is the round of the
+    /// request if the reply came after the verdict.
     pub(crate) fn record_place(
         &mut self,
         node: NodeId,
@@ -132,8 +139,9 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// Only now it may be known which of the nodes have the holder that is in the way of a quorum.
+    /// Records a place that was reported after the verdict, which may lead to another lead.
     fn learn_place(&mut self, node: NodeId, round: u32, place: QueuePlace) -> [Decision; 2] {
+        // This reply may be the one that shows where the holder is that prevents a quorum.
         let is_meant = self.lock.phase == Phase::Pausing && self.lock.round() == round;
         let Some(ticket) = self.ticket.as_mut().filter(|_| is_meant) else {
             return [Decision::Continue; 2];
@@ -149,7 +157,8 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// The node to listen to by what the nodes have told, and the place there.
+    /// Returns the node to listen to, by the places that the nodes have reported, and the place
+    /// there.
     fn lead(&self) -> Option<(NodeId, QueuePlace)> {
         let (needed, took) = (self.waiting.pause.needed(), self.round.took(self.now()));
         self.ticket.as_ref()?.lead((self.leads(), self.env.suspected()), needed, took)
@@ -163,20 +172,21 @@ impl WaitingLock<'_> {
         self.waiting.pause.listen_to(node.map(NodeSet::from).unwrap_or_default());
     }
 
-    /// The lock is decided, one way or the other. Returns the tickets that it had.
+    /// Gives up the ticket of a lock that is decided. Returns the tickets that it had.
     #[must_use = "they are to leave the queue on the nodes"]
     pub(crate) fn give_up_ticket(&mut self) -> Tickets {
         let Some(mut ticket) = self.ticket.take() else { return [None; 2] };
         self.env.common.metrics.left_queue(ticket.joined_at, self.env.now.boot);
         self.queues.stop_listening(ticket.set_place(None));
-        // The former one first: as long as both exist, the newer one keeps the place.
+        // The former one leaves first: as long as both exist, the newer one keeps the place.
         [ticket.former, Some(ticket.claim)]
     }
 }
 
-/// The pause before the turn.
+/// The transitions of the pause before the turn.
 impl WaitingLock<'_> {
-    /// An attempt was refused: the lock pauses, if it has a ticket or takes one. Returns the tickets that leave the queue.
+    /// Pauses the lock after a refused attempt, if it has a ticket or takes one. Returns the
+    /// tickets that leave the queue.
     pub(crate) fn pause_with_ticket(&mut self, claims: &mut Claims) -> Tickets {
         let mut tickets = if self.may_have_queues() { [None; 2] } else { self.give_up_ticket() };
         if mutant!(LeavesWhenRefused) {
@@ -191,7 +201,7 @@ impl WaitingLock<'_> {
         let Some(ticket) = self.ticket else { return tickets };
         self.lock.phase = Phase::Pausing;
         (ticket.needed_grace, ticket.rests_until) = (needed_grace, None);
-        // A new ticket has to reach the nodes before it can be called, and before others see it.
+        // A new ticket must reach the nodes before it can be called, and before others see it.
         let has_to_ask = is_new || former.is_some() || ticket.needs_more_time();
         self.attempt.was_led();
         let (votes, pause) = (&self.votes, &mut self.waiting.pause);
@@ -214,26 +224,27 @@ impl WaitingLock<'_> {
         tickets
     }
 
-    /// Takes the ticket that was replaced, if the nodes know the new one: until then it may be the only one before that.
+    /// Takes the replaced ticket once enough nodes have the new one. Until then the replaced one
+    /// may be the only ticket that stands before later waiters.
     fn take_former_ticket(&mut self) -> Option<ClaimId> {
         let ticket = self.ticket.as_mut()?;
-        // As long as a quorum of nodes may be without the new ticket, others could pass there.
+        // If a quorum of nodes may be without the new ticket, other waiters could pass there.
         let is_known = ticket.known_by.len() + self.votes.quorum() > self.votes.node_count();
         ticket.former.take_if(|_| is_known)
     }
 
-    /// The grace that an owner needs now, whose last ask took so long.
+    /// Returns the grace that the owner needs, whose last request took `took`.
     fn needed_grace(&self, took: Duration) -> Duration {
         let is_notified = self.nodes.iter().any(|node| node.push.notifies());
         grace_for(self.env.round_trip.max(took), is_notified)
     }
 
-    /// The time that the first in the queue is left to take a resource that is free.
+    /// Returns the time left to the first in the queue to take a free resource.
     fn time_to_take_turn(&self) -> Duration {
         (self.env.round_trip * LEFT_ROUND_TRIPS).max(SHORTEST_LEFT)
     }
 
-    /// Chooses when the lock asks again, if it is not notified that its turn has come.
+    /// Chooses when the lock requests again if no notification brings its turn.
     fn choose_pause(&mut self) -> Timestamp {
         let (now, will_be_notified) = (self.now(), self.will_be_notified());
         self.record_contention();
@@ -246,11 +257,11 @@ impl WaitingLock<'_> {
             true => (AT_LEAST_NOTIFIED, CAP_NOTIFIED),
             false => self.waiting.pause.span(took, false, backoff),
         };
-        // A ticket does not live long without an ask.
+        // A ticket does not live long without a request.
         now + self.draw(span).min(CAP_NOTIFIED)
     }
 
-    /// The lead sends notifications from now on, so that the pause can be long.
+    /// Makes the pause long, because the lead notifies from now on.
     pub(crate) fn lengthen_pause_with_ticket(&mut self) {
         let now = self.now();
         let ticket = self.ticket.as_ref();
@@ -275,9 +286,7 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// Looks from behind, and whether the lead hangs, if that is due. A lead that hangs reports nothing, and nobody knows that
-    /// who asks nothing. So a lock that has been silent asks all nodes for a sign of life, each time after twice as long: a
-    /// hanging lead makes its wait as long again at the most.
+    /// Reads from behind the first two, and checks that the lead does not hang, if that is due.
     pub(crate) fn check_lead(&mut self) {
         let (now, lead) = (self.now(), self.leads().iter().next());
         let Some(ticket) = self.ticket else { return };
@@ -289,20 +298,24 @@ impl WaitingLock<'_> {
             self.ask(lead, TicketRead::FromBehind);
         }
         let Some(ticket) = self.ticket else { return };
+        // A lead that hangs reports nothing, and is not detected while nothing is asked. So a
+        // silent lock asks all nodes for a sign of life, each time after twice as long: a lead that
+        // hangs at most doubles a wait.
         let is_over = ticket.breaks_silence(now);
         let silent_until = ticket.silent_until;
         self.arm(silent_until);
         if is_over {
             self.env.config().node_ids().for_each(|node| self.ask(node, TicketRead::Alive));
-            // The others have answered then.
+            // The others have answered by then.
             self.env.arm(now + self.nodes.allowance(lead) * 2);
         }
     }
 }
 
-/// Reads.
+/// The reads of a lock with a ticket.
 impl WaitingLock<'_> {
-    /// Whether all who stand before it want permits as well: behind others a free slot is not for it.
+    /// Returns whether this lock and all before it wait for permits. Behind any other ticket, a free
+    /// slot is not for this lock.
     fn waits_for_slot(&self) -> bool {
         if mutant!(SlotsNotCounted) {
             return false;
@@ -345,8 +358,8 @@ impl WaitingLock<'_> {
         self.env.arm(now + self.env.settings().dead_peer_timeout);
     }
 
-    /// Asks something of a node, of which it need not report changes: for how long the holder may have the resource that came
-    /// before this lock, and of whom it has not heard; which slots of a semaphore are taken; or what lies at the resource.
+    /// Sends a read of which the node need not report changes: the remaining TTL of the resource,
+    /// the taken slots of a semaphore, or the value of the resource.
     fn ask(&mut self, to: NodeId, what: TicketRead) {
         let (now, key) = (self.now(), self.keys.first());
         let node = &mut self.nodes[to.index()];
@@ -369,7 +382,7 @@ impl WaitingLock<'_> {
         });
     }
 
-    /// A node has answered such a read of this round.
+    /// Records a node's answer to a read of this round.
     pub(crate) fn record_read(
         &mut self,
         node: NodeId,
@@ -418,7 +431,7 @@ impl WaitingLock<'_> {
                 self.ask(node, TicketRead::LifeOfMany);
                 next
             }
-            // One has it there, or nobody.
+            // One client holds it there, or none.
             TicketRead::Resource => {
                 (ticket.knows_many, ticket.is_behind_many) = (false, false);
                 ticket.see_resource(is_free, paused_until, leave_until)
@@ -438,17 +451,18 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// A semaphore has these slots at the lead, or is none. Where one of its slots was free already, and was left to who stands
-    /// before, it is worth an ask that another one is free.
+    /// Records the slots of the semaphore at the lead, or that the resource is not a semaphore.
     fn see_slots(&mut self, answer: Token<'_>, leave_until: Timestamp) -> Next {
         let slots = if let Token::Bulk(text) = answer { Slots::read(text) } else { None };
         let taken = slots.map_or(u64::MAX, |slots| slots.taken);
         let is_free = taken < permits_of(self.lock.mode());
         let Some(ticket) = self.ticket else { return Next::Wait };
+        // One free slot was left to the tickets before. Another one is worth a request.
         if ticket.takes_another_slot(taken, is_free) {
             return Next::Wake;
         }
-        // The key lives for as long as the last of its holders, so this alone tells when the first of them ends.
+        // The key lives as long as the last of its holders, so only this answer has the end of the
+        // first.
         if let Some(left) = slots.and_then(|slots| slots.first_ends_in).filter(|_| !is_free) {
             self.expect_end(left);
         }
@@ -457,16 +471,17 @@ impl WaitingLock<'_> {
         ticket.map_or(Next::Wait, |it| it.see_resource(is_free, paused_until, leave_until))
     }
 
-    /// What is marked outlives its holder. What is not is another's, and the ask tells for how long that is.
+    /// Ends the pause when the holder may have ended, by the remaining TTL of the resource.
     fn see_life(&mut self, life: Option<i64>) -> Next {
         let Some(life) = life.and_then(|ms| u64::try_from(ms).ok()) else { return Next::Wait };
+        // A marked key outlives its holder. Another key does not belong to the queue: for it this
+        // is early, and the reply to the request has its time.
         let left = Duration::from_millis(life).saturating_sub(MARKED_FOR);
         let ends_at = self.now() + left + self.draw(EXPIRY_JITTER);
         Next::Pause(self.waiting.pause.until().min(ends_at))
     }
 
-    /// A node is alive, and tells for how long its key is: its answer to the ask may have come too late to count, or was of a holder
-    /// who has released since. A key that lives for as long as the answer said is not marked, and another's.
+    /// Records a sign of life of a node, and the remaining life of the key there.
     fn see_sign_of_life(&mut self, node: NodeId, life: Option<i64>) -> Next {
         let life = life.filter(|&life| life != WITHOUT_END && self.lock.phase == Phase::Pausing);
         let Some(life) = life else { return Next::Wait };
@@ -476,7 +491,7 @@ impl WaitingLock<'_> {
         if !is_first {
             return match self.listens_to(node) {
                 true if is_marked && self.waits_for_slot() => Next::Read(TicketRead::Slots),
-                // The holder may be another one than the last ask has reported.
+                // The holder may be another one than the last reply has reported.
                 true => {
                     self.expect_end(left);
                     Next::Wait
@@ -485,6 +500,8 @@ impl WaitingLock<'_> {
             };
         }
         let (now, pause) = (self.now(), &mut self.waiting.pause);
+        // The node's reply to the request may have come too late to count, or was about a holder
+        // that has released since. A key that lives for as long as the reply said is not marked.
         let known = pause.known(node, now);
         if known.map_or(is_marked, |known| known.abs_diff(life) > CAP_NOTIFIED) {
             let left = known.map_or(left, |known| known.min(left));
@@ -494,7 +511,7 @@ impl WaitingLock<'_> {
         Next::Wait
     }
 
-    /// The holder at the lead has so much time left.
+    /// Records that the holder at the lead has `left` to live.
     fn expect_end(&mut self, left: Duration) {
         let (now, leave) = (self.now(), self.time_to_take_turn());
         if let Some(ticket) = self.ticket {
@@ -503,24 +520,25 @@ impl WaitingLock<'_> {
         self.pause_until(self.waiting.pause.until());
     }
 
-    /// A node reports that a ticket before this lock's has changed.
+    /// Records that a node has reported a change of a ticket before this lock's.
     pub(crate) fn ticket_notified(&mut self, node: NodeId) {
         if self.listens_to(node) {
             self.read_lead();
         }
     }
 
-    /// A node reports that the resource has changed. A lock without a ticket wakes. With one, the first in the queue does so,
-    /// unless that was in vain a moment ago, as when a holder extends. The others look.
+    /// Records that a node has reported a change of the resource. A lock without a ticket wakes,
+    /// and so does the first in the queue, unless that won nothing a moment ago, as when a holder
+    /// extends. The others read.
     pub(crate) fn notified(&mut self, node: NodeId) -> Decision {
         let now = self.now();
         let Some(ticket) = self.ticket else { return self.wake_by(node) };
         let was_in_vain = ticket.woken_in_vain_at.is_some_and(|at| now < at + RESTED);
-        // A look does not tell a reader whether those who share are in its way.
+        // A read does not show a reader whether the holders that share are in its way.
         let is_answered_by_read = self.lock.mode() != LockMode::Shared;
         let is_turn = ticket.is_first() && !(was_in_vain && is_answered_by_read);
-        // A ping may arrive before the news that this lock is the first, and its ticket expires unless it asks. Nobody is pinged who
-        // has asked more recently than this.
+        // A ping may arrive before the news that this lock is first, and the ticket expires unless
+        // the lock requests. A waiter that has requested more recently than this is not pinged.
         if is_turn || ticket.is_behind_many && self.round.since() + RESTED <= now {
             return self.wake_by(node);
         }
@@ -529,7 +547,7 @@ impl WaitingLock<'_> {
     }
 }
 
-/// How many permits the semaphore has of which a lock wants one.
+/// Returns how many permits the semaphore has of which a lock takes one, or 0 for another mode.
 fn permits_of(mode: LockMode) -> u64 {
     if let LockMode::Permit { of } = mode { of.into() } else { 0 }
 }
@@ -538,20 +556,22 @@ fn is_of_another_type(answer: Token<'_>) -> bool {
     matches!(answer, Token::Error(text) if classify(text).cause() == Cause::WrongType)
 }
 
-/// The last byte that is read of what a lock with a ticket looks at, which tells a closed key and a stamp from all else.
+/// The last byte read of a value, which is enough to tell a closed key and a stamp from all else.
 const LONGEST_READ: u64 = 19;
 
-/// The first in the queue takes the resource in so many round trips, as a rule.
+/// The round trips in which the first in the queue usually takes the resource, and the shortest
+/// time left for that.
 const LEFT_ROUND_TRIPS: u32 = 4;
 const SHORTEST_LEFT: Duration = Duration::from_millis(1);
 
-/// What `PTTL` answers of a key without a TTL.
+/// The answer of `PTTL` for a key without a TTL.
 const WITHOUT_END: i64 = -1;
 
-/// The first in the queue is notified of a release, and asks. It has to be woken for that, by processors that may be busy
-/// with whoever asks at the same time.
+/// The round trips left to the first in the queue after a release, and the shortest time: its
+/// process must be woken, by processors that may be busy with other requests.
 const HAND_OFF_ROUND_TRIPS: u32 = 2;
 const SHORTEST_HAND_OFF: Duration = Duration::from_millis(1);
 
-/// Vain asks that are further apart are not of one holder that extends. Less than the time after which a waiter is pinged.
+/// The time for which a wake-up that won nothing counts: requests further apart are not caused by
+/// one holder that extends. It is less than the time after which a waiter is pinged.
 const RESTED: Duration = Duration::from_millis(450);
