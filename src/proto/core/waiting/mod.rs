@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_has_waited_leaves_nothing_to_the_next() {
+    fn a_new_wait_keeps_nothing_of_the_last_one() {
         let mut waiting = Waiting::new();
         waiting.begin(Wait::UpTo(Duration::from_secs(1)), Timestamp(5));
         waiting.pause.refused(true, 1);

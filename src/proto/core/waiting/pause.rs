@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_with_the_denying_keys_unless_it_keeps_a_split_apart() {
+    fn a_pause_ends_with_the_denying_keys_unless_it_follows_a_split_vote() {
         let mut pause = Pause::default();
         pause.attempt_begins(2 * MS);
         pause.refused(false, 2);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_between_split_votes_do_not_keep_the_pauses_short_unless_a_holder_is_seen() {
+    fn a_holder_resets_the_count_of_split_votes_and_a_refusal_does_not() {
         let round_trips = |pause: &mut Pause| pause.span(MS, true, (MS, MS)).1 / SPLIT_ROUND_TRIPS;
         let mut pause = Pause::default();
         for _ in 0..SPLITS {
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn notifications_in_vain_are_ignored_for_ever_longer() {
+    fn each_notification_that_wins_nothing_doubles_the_ignored_interval() {
         let mut pause = Pause::default();
         let mut backoffs = Vec::new();
         pause.listen_to(NodeId(1).into());
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_short_after_a_split_long_where_nodes_notify_and_grows_otherwise() {
+    fn a_pause_is_short_after_a_split_long_if_nodes_notify_and_grows_otherwise() {
         let mut pause = Pause::default();
         let range = (8 * MS, 100 * MS);
         pause.refused(true, 1);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_quiet_until_a_lead_has_notified_or_it_was_woken() {
+    fn a_pause_is_quiet_until_a_lead_notifies_or_wakes_it() {
         let mut pause = Pause::default();
         pause.listen_to(NodeId(1).into());
         pause.notified(NodeId(0));
@@ -427,7 +427,7 @@ mod tests {
     /// A core that leaves a turn assumes that its leads have reported others, and ignores
     /// notifications.
     #[test]
-    fn a_turn_that_is_left_to_others_is_sat_out_once() {
+    fn notifications_are_ignored_once_after_a_turn_left_to_others() {
         let mut pause = Pause::default();
         pause.leaves_turn(NodeSet::first(2), 5 * MS);
         assert_eq!((pause.leads(), pause.reported()), (NodeSet::first(2), NodeSet::first(2)));
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_of_a_key_that_is_still_there_ends_nothing() {
+    fn a_read_that_finds_the_key_does_not_end_the_pause() {
         let mut pause = Pause::default();
         pause.lasts_until(at(1_000));
         pause.goes_on(Timestamp::NEVER);
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_gone_ends_it_nearly_at_once() {
+    fn a_missing_key_ends_the_pause_almost_at_once() {
         let mut pause = Pause::default();
         pause.attempt_begins(16 * MS);
         pause.key_lives(NodeId(0), None, at(10));
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_rested_when_nothing_was_in_vain_for_longer_than_half_a_second() {
+    fn the_ignored_interval_starts_again_after_half_a_second_of_rest() {
         let mut pause = Pause::default();
         for (since, backoff) in [(1, MS), (501, 2 * MS), (502, MS)] {
             pause.wake(at(since));

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn they_stand_in_the_order_in_which_they_came() {
+    fn locks_stand_in_the_order_of_their_arrival() {
         let mut queues = WaitQueues::new([7; 16]);
         let key = queues.key(b"job");
         let [a, b, c] = ids();
@@ -384,7 +384,7 @@ mod tests {
 
     /// A core that requests again at once never sees the waiters of other processes.
     #[test]
-    fn a_turn_is_owed_once_in_a_while() {
+    fn a_core_that_is_alone_leaves_a_turn_once_a_second() {
         let mut queues = WaitQueues::new([7; 16]);
         let key = queues.key(b"job");
         let [a] = ids();
@@ -402,7 +402,7 @@ mod tests {
 
     /// The bound holds however long one lock stays in front while others come and go.
     #[test]
-    fn gaps_take_no_more_room_than_those_who_wait() {
+    fn gaps_take_no_more_room_than_the_waiting_locks() {
         let mut queues = WaitQueues::new([7; 16]);
         let key = queues.key(b"job");
         let [holder, lasting, passing] = ids();
