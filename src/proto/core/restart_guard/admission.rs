@@ -1,7 +1,7 @@
-//! Whether one node votes, from what was read of its restart guard.
+//! The decision whether one node votes, from what was read of its restart guard.
 //!
-//! Invariant: a node votes only on a connection on which the value was read and is ours. A transition here changes this node
-//! only; what follows for claims and locks is an effect.
+//! A node votes only on a connection on which the value was read and is ours. A transition here
+//! changes this node only, and its consequences for claims and locks are effects.
 
 use std::time::Duration;
 
@@ -27,18 +27,18 @@ use crate::resp::{Token, command};
 /// The value and the TTL that were read on a link.
 struct GuardReading {
     found: Found,
-    /// Empty if the key is missing.
+    /// The value, empty if the key is missing.
     value: Vec<u8>,
     pttl: i64,
     asked_at: Timestamp,
-    /// Our value was written just before.
+    /// Whether our value was written just before.
     was_enrolled: bool,
 }
 
-/// The grants that waited for a proof, and why they do not count, if so.
+/// The grants that waited for a proof, and the cause if they do not count.
 type Proven = (Vec<Unproven>, Option<Cause>);
 
-/// A node about whose vote is decided, in the environment of its transition.
+/// A node whose vote is decided, in the environment of its transition.
 pub(in crate::proto::core) struct Candidate<'a, 'e> {
     node: &'a mut Node,
     env: &'a mut Env<'e>,
@@ -55,8 +55,8 @@ impl Nodes {
         Candidate { node: &mut self[node.index()], env }
     }
 
-    /// Admits a node to the vote, unless its restart guard or its state speaks against it. Nothing else does but what may
-    /// change while the connection lasts.
+    /// Admits a node to the vote after a handshake, unless its restart guard forbids that, or a
+    /// state that may change while the connection lasts.
     pub(in crate::proto::core) fn let_in(
         &mut self,
         id: NodeId,
@@ -65,7 +65,7 @@ impl Nodes {
     ) {
         if let Some(reading) = self.candidate(id, env).take_handshake(handshake) {
             if reading.found == Found::Ours {
-                // Before the judgement: it may show that this clock was set, and the node does not vote then.
+                // Before `judge`, because a clock that was set forward keeps the node from voting.
                 let (asked_at, pttl, now) = (reading.asked_at, reading.pttl, env.now.boot);
                 let watch = &mut self[id.index()].restart_guard;
                 if watch.record_ttl(asked_at, pttl, env.config.drift, now) {
@@ -78,7 +78,7 @@ impl Nodes {
 }
 
 impl Node {
-    /// What is known of the restart guard of a node that is guarded.
+    /// Returns the state of the restart guard of a node that has one.
     pub(super) fn restart_guard_state(&self, now: Timestamp) -> RestartGuardState {
         let (watch, is_quarantined) = (&self.restart_guard, self.link.is_quarantined());
         match watch.found() {
@@ -95,8 +95,8 @@ impl Node {
 
     fn expected(&self, env: &Env<'_>) -> Expected {
         let node = env.config.node(self.id());
-        // A replica that sentinels promote has its master's restart guard, and may lack its last writes
-        // however these are synced.
+        // A replica that sentinels promote has its master's restart guard, and may lack its last
+        // writes however these are synced.
         let restart_trust = match node.restart_trust {
             RestartTrust::Durable if node.has_sentinels => RestartTrust::Strict,
             restart_trust => restart_trust,
@@ -112,10 +112,11 @@ impl Node {
     }
 }
 
-/// What was read.
+/// The reading of the guard.
 impl Candidate<'_, '_> {
-    /// Takes a complete handshake, or a look, that has found nothing against the node but what may change while the
-    /// connection lasts. Returns what it has read of the restart guard, if that decides about the vote.
+    /// Takes the result of a complete handshake, or of a later read, of a node that may vote but
+    /// for states that can change. Returns what it has read of the restart guard, if that decides
+    /// about the vote.
     fn take_handshake(&mut self, handshake: Handshake) -> Option<GuardReading> {
         let writes = handshake.capabilities().writes();
         if writes != Ability::Unknown {
@@ -137,7 +138,8 @@ impl Candidate<'_, '_> {
     fn take_reading(&mut self, handshake: Handshake) -> GuardReading {
         let found = self.node.expected(self.env).judge(handshake.restart_guard());
         let (value, pttl) = handshake.into_restart_guard();
-        // A set that has a restart guard is not new, and will not be when all of them are gone.
+        // A set that has a restart guard is not new, and does not become new when all guards are
+        // lost.
         if self.env.settings().setup == Setup::IfNew && found != Found::Missing {
             self.env.has_set_up = true;
         }
@@ -146,7 +148,7 @@ impl Candidate<'_, '_> {
         GuardReading { found, value, pttl, asked_at, was_enrolled }
     }
 
-    /// Decides by what was read whether the node votes, or is enrolled.
+    /// Decides by the reading whether the node votes, or is enrolled.
     fn judge(&mut self, reading: GuardReading) {
         self.judge_value(reading);
         self.env.effects.push(Effect::SetUp);
@@ -157,19 +159,20 @@ impl Candidate<'_, '_> {
         let setup = self.env.settings().setup;
         match found {
             Found::Ours => self.judge_ours(Standing::of(pttl), value),
-            // Nobody knows what wrote it, or for how long the node is to be silent: an operator has
-            // to look.
+            // It is unknown what wrote the value, and how long the node must be silent, so an
+            // operator must look.
             Found::Unreadable => self.refuse_restart_guard(Cause::RestartGuardAltered),
             Found::OtherLimits { .. } if setup != Setup::Change => {
                 self.refuse_restart_guard(Cause::OtherLimits)
             }
-            // It was enrolled a moment ago: others fight over it, or it is not always the same server.
+            // Our value was written a moment ago: other clients overwrite it, or the server is not
+            // always the same.
             _ if was_enrolled => self.read_soon(),
             _ => self.enrol_when_due(found, value),
         }
     }
 
-    /// The restart guard is ours: whether the node votes.
+    /// Decides whether a node votes whose restart guard is ours.
     fn judge_ours(&mut self, standing: Standing, value: Vec<u8>) {
         let (now, setup) = (self.env.now.boot, self.env.settings().setup);
         match standing {
@@ -177,8 +180,7 @@ impl Candidate<'_, '_> {
                 self.node.restart_guard.question();
                 self.quarantine(Timestamp::NEVER, FollowUp::DropOthers)
             }
-            // Its clock was set forward: keys may have ended there on which their holders still
-            // count.
+            // Keys may have ended early there on which their holders still count.
             Standing::Votes if self.node.restart_guard.is_doubted(now) => {
                 let left = self.node.restart_guard.doubted_until().since(now);
                 self.quarantine_for(left)
@@ -191,13 +193,14 @@ impl Candidate<'_, '_> {
             Standing::Quarantined { left_ms } => {
                 self.quarantine_for(Duration::from_millis(left_ms))
             }
-            // It went between the two commands.
+            // The key expired between the two commands.
             Standing::Missing => self.read_soon(),
             Standing::Endless => self.refuse_restart_guard(Cause::RestartGuardAltered),
         }
     }
 
-    /// Refuses a node whose restart guard only an operator can fix. A client that only looks goes on looking.
+    /// Refuses a node whose restart guard only an operator can fix. A read-only client reads it
+    /// again.
     fn refuse_restart_guard(&mut self, cause: Cause) {
         if self.env.settings().setup != Setup::ReadOnly {
             return self.node.retire(cause, self.env);
@@ -207,9 +210,10 @@ impl Candidate<'_, '_> {
     }
 }
 
-/// Writing.
+/// The writing of the guard.
 impl Candidate<'_, '_> {
-    /// Writes the restart guard of a node that has another one, or none: at once, or when all nodes have been looked at.
+    /// Writes the restart guard of a node that has none, or another one: now, or once all nodes of
+    /// a new or changed set have been read.
     fn enrol_when_due(&mut self, found: Found, seen: Vec<u8>) {
         let setup = self.env.settings().setup;
         let waits = match setup {
@@ -232,14 +236,14 @@ impl Candidate<'_, '_> {
         self.enrol(&seen, quarantine)
     }
 
-    /// Writes the restart guard of a node that has waited for the other nodes of its set, if it has.
+    /// Writes the restart guard of a node that waits for the other nodes of its set.
     pub(in crate::proto::core) fn enrol_in_set(&mut self, quarantine: Duration) {
         if let Some(seen) = self.node.restart_guard.take_seen() {
             self.enrol(&seen, quarantine);
         }
     }
 
-    /// Gives the restart guard our value, if it still is what was seen; the node votes after `quarantine`.
+    /// Replaces the value of the guard if it is still `seen`. The node votes after `quarantine`.
     fn enrol(&mut self, seen: &[u8], quarantine: Duration) {
         let expected = self.node.expected(self.env);
         let is_known =
@@ -247,8 +251,9 @@ impl Candidate<'_, '_> {
         debug_assert!(is_known, "a restart guard speaks for a run");
         let value = expected.value();
         let (now, settings) = (self.env.now.boot, self.env.settings());
-        // A later look can be answered before this runs, and another client can write meanwhile. So the script writes over the
-        // value that was seen only, and the quarantine counts from when it runs: the node's TTL carries it.
+        // A read sent after this may be answered before it runs, and another client can write
+        // meanwhile. So the script replaces only the value that was seen, and the quarantine counts
+        // from when it runs: the node's TTL carries it.
         self.node.pipeline.push(Pending::Enrol, now, |out| {
             let eval = command(out, 7).arg(b"EVAL").arg(script::ENROL.text.as_bytes()).int(1);
             let eval = eval.arg(&settings.restart_guard_key).arg(seen).arg(&value);
@@ -258,13 +263,13 @@ impl Candidate<'_, '_> {
             self.drop_others();
         }
         self.env.arm(now + settings.dead_peer_timeout);
-        // No vote until a look behind the write has read the value: another client may have written
+        // The node votes only after a read behind this write: another client may have written
         // since.
         self.node.restart_guard.start_enrolment(now + quarantine, quarantine.is_zero());
         self.quarantine(Timestamp::NEVER, FollowUp::None)
     }
 
-    /// Takes the answer to a command that was to write the restart guard, or to drop who has read the old one.
+    /// Takes the answer to a command that writes the restart guard, or drops other connections.
     pub(in crate::proto::core) fn written(
         &mut self,
         pending: Pending,
@@ -281,11 +286,11 @@ impl Candidate<'_, '_> {
 
     fn enrolled(&mut self, answer: Count) {
         match answer {
-            // It is not what was seen any more.
+            // The value is no longer the one that was seen.
             Count::Of(0) => self.read_soon(),
             Count::Of(_) => {
                 self.node.restart_guard.mark_enrolled();
-                // Where the others are dropped, it is looked at behind that.
+                // If the others are dropped, the guard is read behind that.
                 if self.env.settings().setup != Setup::Change {
                     self.read_guard_again();
                 }
@@ -304,9 +309,10 @@ impl Candidate<'_, '_> {
         }
     }
 
-    /// Drops all other connections. Others have read the old value on theirs, and would rely on it; also if it was
-    /// another client that moved the restart guard, which may have got no further.
+    /// Drops all other connections of the node.
     fn drop_others(&mut self) {
+        // Other clients have read the old value on theirs and would rely on it. That is also so if
+        // another client has replaced the value, which may have stopped before this step.
         let now = self.env.now.boot;
         self.node.pipeline.push(Pending::DropOthers, now, |out| {
             let kill = command(out, 6).arg(b"CLIENT").arg(b"KILL").arg(b"TYPE").arg(b"normal");
@@ -327,10 +333,10 @@ impl Candidate<'_, '_> {
     }
 }
 
-/// Votes.
+/// The votes.
 impl Candidate<'_, '_> {
-    /// Returns the vote as it counts. It stands if this connection has read the value that is ours, and the TTL behind the ask
-    /// lets the node vote. An error in place of the TTL is no news of the restart guard.
+    /// Returns the vote as it counts. It counts if the value that was read on this connection is
+    /// ours, and the TTL behind the request lets the node vote.
     #[inline]
     pub(super) fn guard_vote(&mut self, vote: Vote, pttl: Result<i64, Cause>) -> Vote {
         if mutant!(RestartGuardIgnored) {
@@ -338,20 +344,21 @@ impl Candidate<'_, '_> {
         }
         let now = self.env.now.boot;
         match pttl.map(Standing::of) {
-            // The TTL was read behind the ask, on one connection: a guard that had gone before the
-            // ask ran shows in it.
+            // The TTL was read behind the request on one connection, so it shows a guard that had
+            // gone before the request ran.
             Ok(standing) if self.node.restart_guard.lets_vote(standing, now) => return vote,
             Ok(standing) if self.node.link.is_ready() => self.forbid_vote(standing),
             Ok(_) => {}
             Err(_) if matches!(vote, Vote::Fail(_)) => return vote,
+            // An error in place of the TTL shows nothing about the guard.
             Err(cause) => return Vote::Fail(self.miss_proof(cause)),
         }
-        // The node's own words for why it does not vote say more.
+        // The node's own reason explains more.
         if matches!(vote, Vote::Fail(_)) { vote } else { Vote::Fail(self.node.link.cause()) }
     }
 
-    /// Takes the answer to the question for the replication id. Returns the grants that waited for it, and why they do not
-    /// count, if so. If the data are others, the node may have forgotten what it granted, and is looked at.
+    /// Takes an answer with the replication id. Returns the grants that waited for it, and the
+    /// cause if they do not count.
     pub(in crate::proto::core) fn take_proof(
         &mut self,
         answer: Token<'_>,
@@ -360,6 +367,7 @@ impl Candidate<'_, '_> {
         let is_same = matches!(answer, Token::Bulk(info) if is_same_master(info, known));
         let cause = match answer {
             Token::Bulk(_) if is_same => None,
+            // With other data the node may have forgotten what it granted.
             Token::Bulk(_) => {
                 self.doubt_history();
                 Some(self.node.link.cause())
@@ -371,12 +379,12 @@ impl Candidate<'_, '_> {
         Ok((self.node.restart_guard.finish_proof(is_same), cause))
     }
 
-    /// Takes an error in place of what would let grants count. One that only an operator can fix is looked at once more;
-    /// another one passes, and the next grant asks again. Returns why the grants do not count.
+    /// Takes an error in place of a proof or a TTL. Returns why the grants do not count.
     fn miss_proof(&mut self, cause: Cause) -> Cause {
         if !self.node.link.is_ready() {
             return self.node.link.cause();
         }
+        // Any other error passes, and the next grant asks again. This one only an operator can fix.
         if cause.is_configuration() {
             self.node.restart_guard.question();
             self.keep_out(cause, Timestamp::NEVER, FollowUp::Look);
@@ -384,10 +392,9 @@ impl Candidate<'_, '_> {
         cause
     }
 
-    /// The TTL behind an ask does not let a node vote that did.
+    /// Ends the vote of a node after the TTL behind a request.
     fn forbid_vote(&mut self, standing: Standing) {
-        // A guard that is gone went with the locks. The longest of these ends within the longest
-        // TTL.
+        // A missing guard was lost with the locks. The longest of these ends within `max_ttl`.
         let left = match standing {
             Standing::Quarantined { left_ms } => Duration::from_millis(left_ms),
             _ => self.env.settings().max_ttl,
@@ -397,9 +404,9 @@ impl Candidate<'_, '_> {
         self.read_guard_again()
     }
 
-    /// Looks again at a node that may have other data than it had.
+    /// Reads the guard of a node again that may have other data than before.
     fn doubt_history(&mut self) {
-        // Also on a link that is quarantined already: what was asked behind this must not count either.
+        // Also on a link in quarantine: requests behind this must not count either.
         self.node.restart_guard.question();
         if !self.node.link.is_ready() {
             return;
@@ -410,9 +417,9 @@ impl Candidate<'_, '_> {
     }
 }
 
-/// Quarantine.
+/// The quarantine.
 impl Candidate<'_, '_> {
-    /// Does what follows behind what a node is sent that is kept out.
+    /// Takes the step that follows what the node is sent.
     pub(in crate::proto::core) fn follow_up(&mut self, next: FollowUp) {
         match next {
             FollowUp::None => {}
@@ -422,7 +429,7 @@ impl Candidate<'_, '_> {
         }
     }
 
-    /// Looks again whether the node takes writes, and at value and TTL.
+    /// Reads again whether the node takes writes, and the value and TTL of its guard.
     fn read_guard_again(&mut self) {
         let cause = match self.node.link.is_quarantined() {
             true => self.node.link.cause(),
@@ -440,13 +447,14 @@ impl Candidate<'_, '_> {
         self.env.arm(now.boot + self.env.settings().dead_peer_timeout);
     }
 
-    /// As [`read_guard_again`](Self::look_again), and not as fast as a restart guard could change under our eyes.
+    /// Reads the guard again after a pause, so that a guard that keeps changing is not read without
+    /// end.
     fn read_soon(&mut self) {
         let again = self.env.now.boot + self.env.settings().reconnect_backoff.0;
         self.quarantine(again, FollowUp::None)
     }
 
-    /// Looks again at a node that is in quarantine, if it is time.
+    /// Reads the guard of a node in quarantine again, if that is due.
     pub(in crate::proto::core) fn check_quarantine(&mut self) {
         match self.node.link.state() {
             Link::Quarantined { until } if self.env.now.boot >= until => {
@@ -461,7 +469,8 @@ impl Candidate<'_, '_> {
         let now = self.env.now.boot;
         let free_at = now + left;
         self.node.restart_guard.set_free_at(free_at);
-        // The node counts in whole milliseconds. It may be called new meanwhile, or lose its restart guard.
+        // The node counts in whole ms. It is read earlier because `init` may declare it new
+        // meanwhile, or it may lose its guard.
         let over = free_at + Duration::from_millis(1);
         self.quarantine(over.min(now + READS_APART), FollowUp::None)
     }
@@ -470,13 +479,13 @@ impl Candidate<'_, '_> {
         self.keep_out(Cause::Quarantined, until, next)
     }
 
-    /// Suspends the vote of a node that takes no writes for now, until it would.
+    /// Suspends the vote of a node that takes no writes for now.
     pub(in crate::proto::core) fn suspend(&mut self, cause: Cause) {
         self.node.capabilities.set_writes(Ability::Refused(cause));
         self.keep_out(cause, self.env.now.boot + READS_APART, FollowUp::None)
     }
 
-    /// Takes back a doubt about the node's clock. A node that was kept out for it is looked at again.
+    /// Withdraws the doubt about the node's clock, and reads a node again that was kept out for it.
     pub(super) fn believe_clock(&mut self) {
         let was_doubted = self.node.restart_guard.is_doubted(self.env.now.boot);
         self.node.restart_guard.believe_clock();
@@ -488,23 +497,22 @@ impl Candidate<'_, '_> {
         }
     }
 
-    /// Keeps the node from voting; it is looked at again at `until`.
+    /// Keeps the node from voting, and reads it again at `until`.
     fn keep_out(&mut self, cause: Cause, until: Timestamp, next: FollowUp) {
         self.node.link.quarantine(cause, until);
         self.node.finish_handshake();
         self.env.report_state(self.node.id());
         self.env.arm(until);
-        // An attempt need not wait for a node whose vote would not count before the attempt has
-        // ended.
+        // An attempt need not wait for a node whose vote cannot count before the attempt ends.
         if !self.node.restart_guard.is_settling() {
             self.env.effects.of_node(self.node.id(), NodeEffect::FailQueuedAsks);
         }
-        // It may still have our keys, which are to be deleted or extended.
+        // The node may have keys of this client, which must be deleted or extended.
         self.env.effects.of_node(self.node.id(), NodeEffect::ResumeNonVoter);
-        // Behind the undos that the node is sent now: a look may find that it votes.
+        // Behind the undos that the node is sent now, because the read may show that it votes.
         self.env.effects.of_node(self.node.id(), NodeEffect::FollowUp(next));
     }
 }
 
-/// A node in quarantine, or one that takes no writes, is looked at so often.
+/// The interval of the reads of a node in quarantine, or of one that takes no writes.
 const READS_APART: Duration = Duration::from_secs(1);

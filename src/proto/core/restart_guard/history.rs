@@ -1,12 +1,13 @@
-//! Whether a node that votes was a replica since its restart guard was read.
+//! Proof that a node which grants was not a replica since its restart guard was read.
 //!
-//! A node that is made a replica takes over the memory of another one, with the other's restart guard or with a copy of
-//! its own, and keeps run and connections. When it is promoted again, all that has changed is its replication id. To read
-//! that is the dearest of all commands here, and a resync takes time: whatever was run within less than that of something
-//! that the same master ran, was run by it too. So a grant counts at once if its answer comes so soon behind the sending of
-//! what the node has answered before. Where it will hardly be as fast, the id is asked for in the same write, behind the last
-//! ask, and the grants count when that is answered; where it is not as fast after all, it is asked for then, which costs a
-//! round trip. Not here: what a value that speaks of other data means, see `proto::restart_guard`.
+//! A node that is made a replica takes over another node's data and restart guard, and keeps its
+//! run and its connections. If it is promoted again, only its replication id has changed. Reading
+//! that id is expensive, but a resync takes time. So a grant counts at once if it is answered
+//! within [`RESYNC_NS`] of the sending of a command that the same master has answered. If the
+//! answer will hardly be as fast, the id is read in the same write, behind the last request. If it
+//! is late after all, the id is read then, which costs a round trip.
+//!
+//! See docs/how-it-works/guard.md.
 
 use super::watch::Unproven;
 use crate::proto::config::Config;
@@ -20,8 +21,8 @@ use crate::proto::restart_guard::{RestartGuard, RestartTrust};
 use crate::proto::time::{ClockReading, Timestamp};
 
 impl Core {
-    /// Sends an ask, as [`send`](Self::send) does, and the proof behind it that the node has the data that it had: if one is
-    /// due that has not left yet, or if the answer will hardly come so soon that none is needed.
+    /// Sends a request as [`send`](Self::send) does, followed by a read of the replication id if
+    /// one was about to be sent, or if the answer will hardly come fast enough.
     #[inline]
     pub(in crate::proto::core) fn send_with_proof(
         &mut self,
@@ -32,6 +33,7 @@ impl Core {
         now: ClockReading,
         pending: impl FnOnce(bool) -> Pending,
     ) {
+        // One read behind the last request of a write proves them all.
         let is_due = self.node_mut(to).withdraw_proof();
         self.send(to, claim, command, numbers, now, pending);
         let node = &mut self.nodes[to.index()];
@@ -41,8 +43,8 @@ impl Core {
         }
     }
 
-    /// Takes the grant of a node for what was sent at `since`. Returns whether the grant waits for a proof: the next one that
-    /// is due, or one that is asked for now.
+    /// Takes a node's grant for a request sent at `since`. Returns whether the grant must wait for
+    /// a proof: the next one due, or one requested now.
     #[inline]
     pub(in crate::proto::core) fn awaits_proof(
         &mut self,
@@ -56,13 +58,15 @@ impl Core {
         if is_fast || !node.reports_history(&self.config) {
             return false;
         }
-        // What is being undone does not count: it may be forgotten before the proof comes.
+        // A grant that is being undone may be forgotten before the proof comes, so it does not
+        // count.
         !self.claims.is_owed(grant.claim(), id) && node.await_proof(grant, &mut env!(self, now))
     }
 }
 
 impl Node {
-    /// Takes back a proof that was to be the last that leaves. Returns whether there was one.
+    /// Takes back a read of the replication id that is last in the outbox. Returns whether there
+    /// was one.
     #[inline]
     fn withdraw_proof(&mut self) -> bool {
         let is_taken = self.restart_guard.has_proofs_due()
@@ -73,10 +77,10 @@ impl Node {
         is_taken
     }
 
-    /// Whether an answer to what is sent now will hardly be late. Behind a handshake, which may leave in pieces, nothing is
-    /// known of when its commands will have run.
+    /// Returns whether an answer to a request sent now is likely to come fast enough.
     #[inline]
     fn will_be_proven(&self, now: ClockReading) -> bool {
+        // A handshake may leave in pieces, so it is unknown when the commands behind it will run.
         let left = RESYNC_NS.saturating_sub(2 * self.pace.round_trip_ns());
         self.link.is_ready() && self.restart_guard.is_proven_within(left, now)
     }
@@ -89,7 +93,8 @@ impl Node {
         });
     }
 
-    /// Whether there is something to compare with, or will be once the handshake has been answered, which may take long.
+    /// Returns whether there is a replication id to compare with, or may be one after the
+    /// handshake.
     fn reports_history(&self, config: &Config) -> bool {
         if mutant!(HistoryIgnored) {
             return false;
@@ -106,7 +111,7 @@ impl Node {
         }
     }
 
-    /// Undoes the grants that wait for a proof, of a node that does not vote any more.
+    /// Undoes the grants that wait for a proof, on a node that no longer votes.
     pub(in crate::proto::core) fn disown_unproven(&self, env: &mut Env<'_>) {
         for grant in self.restart_guard.unproven() {
             env.effects.of_claim(self.id(), grant.claim(), ClaimEffect::Disown);
@@ -115,12 +120,12 @@ impl Node {
 
     /// Lets a grant wait for the next proof. Returns whether it does.
     fn await_proof(&mut self, grant: Unproven, env: &mut Env<'_>) -> bool {
-        // The next proof would say nothing of what a node ran that is looked at once more.
+        // The guard is being read again, so the next proof does not cover what ran before.
         if !self.restart_guard.is_ours() {
             return false;
         }
         if !self.restart_guard.has_proofs_due() {
-            // It is no voter any more, whatever it says.
+            // A link that is being left does not vote, even if proven.
             if self.link.is_leaving() {
                 return false;
             }
@@ -133,6 +138,7 @@ impl Node {
     }
 }
 
-/// No server was seen to sync with a master and be promoted again in so short a time: that is half a dozen round trips between
-/// the two, a fork and a transfer. On one machine, with all delays turned off, it took 2.6 to 30 ms.
+/// The shortest time in ns in which a server can sync with a master and be promoted again: half a
+/// dozen round trips between the two, a fork and a transfer. The fastest seen took 2.6 ms, on one
+/// machine with all delays turned off.
 const RESYNC_NS: u64 = 2_000_000;

@@ -1,12 +1,11 @@
-//! The restart guard on each link: read with the handshake, checked behind each ask, and written where
-//! it is missing.
+//! The restart guard of each node: whether the node remembers every lock that it granted.
 //!
-//! What a value and a TTL mean is decided in `proto::restart_guard`. Here is what follows: a node votes only on
-//! a link on which the value was read and is ours, and each of its grants only if the TTL that was read
-//! behind it says so. Everything else puts the link into quarantine, where it is looked at until the
-//! node may vote. A quarantine is the node's, kept in its key and counted by its clock; what is
-//! remembered here is only when to look again. What one node does by itself is in `admission`, and what
-//! takes all nodes in `set_up`.
+//! A node votes only on a connection on which the guard's value was read and is ours. Each of its
+//! grants counts only if the guard's TTL, read behind the request, agrees. Any other node is
+//! quarantined and read again until it may vote. The quarantine itself is in the node's key,
+//! counted by the node's clock; this client remembers only when to read next.
+//!
+//! The meaning of a value and a TTL is in `proto::restart_guard`.
 
 mod admission;
 mod history;
@@ -20,36 +19,36 @@ use crate::proto::{restart_guard::Found, vote::Cause};
 
 pub(super) use self::watch::{Unproven, Watch};
 
-/// What happens to a node that is kept out behind what it is sent without a vote.
+/// A step that follows what a node without a vote is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FollowUp {
     None,
-    /// There is a better reason why the node does not vote.
+    /// Report this cause, which explains more than the quarantine.
     Blame(Cause),
-    /// All other connections are dropped.
+    /// Drop all other connections of the node.
     DropOthers,
-    /// Value and TTL are read again.
+    /// Read value and TTL again.
     Look,
 }
 
-/// What is known of a node's restart guard.
+/// The state of a node's restart guard, as this client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RestartGuardState {
-    /// It was read, and does not let the node vote; nothing was written.
+    /// The guard was read and does not let the node vote. Nothing was written.
     Found(Found),
-    /// This client does not guard its nodes.
+    /// This client does not use restart guards.
     Off,
     /// The node does not vote yet.
     Quarantined {
-        /// For so long.
+        /// The time left until it votes.
         left: Duration,
-        /// What was found before the node was enrolled.
+        /// The guard that was read before the node was enrolled.
         found: Found,
     },
-    /// It was not read.
+    /// The guard was not read.
     Unknown,
-    /// It lets the node vote.
+    /// The guard lets the node vote.
     Votes,
 }
 

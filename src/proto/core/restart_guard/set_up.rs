@@ -1,4 +1,5 @@
-//! The restart guards of all nodes: the set-up of a set, doubt about a clock, and grants that do not count.
+//! The restart guards of all nodes together: set-up, doubt about clocks, and grants that do not
+//! count.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::proto::vote::{Cause, Vote};
 use crate::proto::{config::Settings, time::ClockReading};
 
 impl Core {
-    /// What is known of a node's restart guard.
+    /// Returns the state of a node's restart guard.
     #[must_use]
     pub fn restart_guard_state(&self, node: NodeId) -> RestartGuardState {
         match self.config.settings.restart_guard {
@@ -20,13 +21,13 @@ impl Core {
         }
     }
 
-    /// Whether the restart guards of a set that was new, or that was to be changed, have been written.
+    /// Returns whether the restart guards of a new or changed set have been written.
     #[must_use]
     pub fn has_set_up(&self) -> bool {
         self.common.has_set_up
     }
 
-    /// Returns the vote as it counts with what was read of the restart guard's TTL behind the ask.
+    /// Returns the vote as it counts, given the TTL of the restart guard read behind the request.
     #[inline]
     pub(in crate::proto::core) fn guarded_vote(
         &mut self,
@@ -42,14 +43,14 @@ impl Core {
         }
     }
 
-    /// Undoes grants that do not count, whatever becomes of their locks. On a link that is being left the undo is behind them
-    /// already.
+    /// Undoes grants that do not count.
     pub(in crate::proto::core) fn undo_grants(
         &mut self,
         node: NodeId,
         grants: impl IntoIterator<Item = ClaimId>,
         now: ClockReading,
     ) {
+        // The undos have been sent already.
         if self.node(node).link.is_leaving() {
             return;
         }
@@ -63,21 +64,23 @@ impl Core {
 }
 
 impl Nodes {
-    /// Records that the clock of a node was set forward: the TTL of its restart guard went down by more than the time that
-    /// has passed here. Nothing is written, because what one client thinks of a clock must not take a node from all others.
+    /// Records that a node's clock was set forward: the TTL of its restart guard fell by more than
+    /// the time that has passed here.
     #[cold]
     pub(crate) fn doubt_clock(&mut self, id: NodeId, env: &mut Env<'_>) {
+        // Nothing is written: one client's opinion of a clock must not take the node from all
+        // others.
         let now = env.now.boot;
         self[id.index()].restart_guard.doubt_until(now + env.settings().max_ttl);
-        // A quorum of clocks is not set forward at once: ours has stood still, and the next looks compare with nothing that
-        // was seen before.
+        // A quorum of clocks is not set forward at once, so our clock stood still. The next
+        // readings are not compared with earlier ones.
         let is_doubted = |node: &&Node| node.restart_guard.is_doubted(now);
         if self.iter().filter(is_doubted).count() >= env.config.quorum() {
             env.config.node_ids().for_each(|id| self.candidate(id, env).believe_clock());
         }
     }
 
-    /// Has the restart guards of a set written once all of its nodes have been looked at.
+    /// Writes the restart guards of a set once all of its nodes have been read.
     pub(crate) fn set_up(&self, env: &mut Env<'_>) {
         if let Some(quarantine) = self.set_up_quarantine(env.settings()) {
             env.has_set_up = true;
@@ -86,8 +89,8 @@ impl Nodes {
         }
     }
 
-    /// For how long the nodes of a set are kept out once their restart guards are written; `None` if they are not to be
-    /// written, or not all nodes have been looked at.
+    /// Returns the quarantine with which the nodes' restart guards are to be written, or `None` if
+    /// they are not to be written, or not yet.
     fn set_up_quarantine(&self, settings: &Settings) -> Option<Duration> {
         let is_waiting = |node: &Node| node.restart_guard.is_awaiting_set_up();
         if !self.iter().any(is_waiting) {
@@ -107,7 +110,7 @@ impl Nodes {
         }
     }
 
-    /// The larger of our `max_ttl` and all that the nodes were set up for.
+    /// Returns the largest `max_ttl` of this client and of the limits that the nodes have.
     fn longest_ttl(&self, ours: Duration) -> Duration {
         let others = self.iter().filter_map(|node| match node.restart_guard.found() {
             Some(Found::OtherLimits { max_ttl_ms, .. }) => Some(Duration::from_millis(max_ttl_ms)),

@@ -1,8 +1,7 @@
-//! What is known of one node's restart guard, on its present connection and before: whether it lets the node vote,
-//! and what its TTL says of the node's clock.
+//! The knowledge about one node's restart guard, on its present connection and before.
 //!
-//! What a value and a TTL mean is decided in `proto::restart_guard`, which the models share. Apart from the folder's
-//! `mod.rs`, which asks the nodes and counts their votes.
+//! It decides whether the guard lets the node vote, and what the guard's TTL shows of the node's
+//! clock. It sends nothing.
 
 use std::time::Duration;
 
@@ -14,39 +13,40 @@ use crate::proto::restart_guard::{BIG_MS, Found, Setup, Standing};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 
-/// What was last seen of a node's restart guard.
+/// The last observations of a node's restart guard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
-    /// On this connection the value was read and is ours.
+    /// Whether the value was read on this connection and is ours.
     is_ours: bool,
-    /// What the value said before it was enrolled, or says.
+    /// The last value that was not ours, or ours if there was none.
     found: Option<Found>,
-    /// When the quarantine should be over.
+    /// The expected end of the quarantine.
     free_at: Timestamp,
-    /// It was enrolled just now, so that the next look should find it ours.
+    /// Whether our value was just written, so that the next read should find it.
     is_enrolled: bool,
-    /// Whether it votes is known in a round trip or two, and worth a wait.
+    /// Whether a round trip or two will show if the node votes, which is worth a wait.
     is_settling: bool,
-    /// All other connections were dropped since the restart guard was moved to our limits.
+    /// Whether all other connections were dropped since the guard was given our limits.
     is_alone: bool,
-    /// The value that is to be replaced, empty for none, once all nodes have been looked at.
+    /// The value to be replaced once all nodes have been read. Empty for a missing key.
     seen: Option<Vec<u8>>,
-    /// When value and TTL were last asked for by themselves.
+    /// When value and TTL were last read by themselves.
     guard_read: Moment,
-    /// What its TTL said last.
+    /// The last reading of the TTL.
     reading: Reading,
-    /// When the node was last asked whether it was a replica meanwhile, and how many such questions have no answer yet.
+    /// When the replication id was last requested, and how many of its answers are pending.
     proof_asked: Moment,
     proofs_due: u32,
-    /// When the last command was sent by whose answer the node was what it had been.
+    /// The sending of the last command whose answer proves that the node has the same data.
     proven: Moment,
-    /// Grants that count once it is proven again.
+    /// Grants that count once the node is proven again.
     unproven: Vec<Unproven>,
-    /// Its clock was set forward, so that locks which it granted may live until then.
+    /// Until when the node does not vote, because its clock was set forward and locks that it
+    /// granted may live.
     doubted_until: Timestamp,
 }
 
-/// A grant that counts if the node was no replica since it was last seen to be what it was.
+/// A grant that counts if the node was not a replica since it was last proven.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unproven {
     claim: ClaimId,
@@ -59,7 +59,7 @@ impl Unproven {
         Self { claim, answer, is_move: false }
     }
 
-    /// Of a permit that was asked for in one slot.
+    /// Creates the grant of a permit that was requested in one slot.
     pub(crate) fn of_move(claim: ClaimId, answer: Answer) -> Self {
         Self { claim, answer, is_move: true }
     }
@@ -77,11 +77,11 @@ impl Unproven {
     }
 }
 
-/// A moment, by both of our clocks. Where the whole machine stops, one of them may stop with it.
+/// A moment on both of our clocks. If the whole machine stops, one of them may stop with it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moment {
     at: Timestamp,
-    /// How far the time of day is ahead of the other clock, in ns; modulo 2^64.
+    /// The time of day less the boot clock, in ns, modulo 2^64.
     wall_ahead: u64,
 }
 
@@ -91,19 +91,19 @@ impl Moment {
         Self { at: now.boot, wall_ahead: now.wall.0.wrapping_sub(now.boot.0) }
     }
 
-    /// The ns that have passed by either of our clocks.
+    /// Returns the ns that have passed, by the larger of the two clocks.
     #[inline]
     fn passed(self, now: ClockReading) -> u64 {
-        // A clock that stood still, or was set, makes the span longer, never shorter: a doubt costs
-        // one question.
+        // A clock that stood still or was set makes the span longer, never shorter: a doubt costs
+        // one read.
         let now = Self::of(now);
         let stood_still = now.wall_ahead.wrapping_sub(self.wall_ahead).cast_signed();
         now.at.0.saturating_sub(self.at.0).saturating_add(stood_still.unsigned_abs())
     }
 }
 
-/// When a restart guard ends at the earliest on our clock, and when it was asked for that; without one, long
-/// ago.
+/// The earliest end of a restart guard on our clock, and when its TTL was requested. Long ago if
+/// unknown.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     asked_at: Timestamp,
@@ -111,9 +111,10 @@ struct Reading {
 }
 
 impl Watch {
-    /// Forgets the connection that has ended. What was found last still says why the node does not vote.
+    /// Forgets the connection that has ended. The last value found still explains why the node does
+    /// not vote.
     pub(crate) fn forget_connection(&mut self) {
-        // Behind another connection there may be another process, without the old one's memory.
+        // Another connection may lead to another process, without the old one's memory.
         self.is_ours = false;
         self.seen = None;
         self.is_settling = false;
@@ -121,31 +122,31 @@ impl Watch {
         self.proofs_due = 0;
     }
 
-    /// Starts a look at value and TTL: what is read then decides, not what was seen before.
+    /// Starts a read of value and TTL. Its result decides, and not what was read before.
     pub(crate) fn start_read(&mut self, now: ClockReading) {
         self.guard_read = Moment::of(now);
         self.seen = None;
     }
 
-    /// When value and TTL were last asked for by themselves.
     pub(super) fn asked_at(&self) -> Timestamp {
         self.guard_read.at
     }
 
-    /// Records the value that was read. Returns whether it was enrolled just before.
+    /// Records the value that was read. Returns whether ours was written just before.
     pub(super) fn record_value(&mut self, found: Found) -> bool {
         self.is_ours = found == Found::Ours;
-        // Proven from when it was asked, not from when it answered: it may have changed in between.
+        // The data may have changed between request and answer, so the proof dates from the
+        // request.
         if self.is_ours {
             self.proven = self.guard_read;
         }
         self.seen = None;
         self.is_settling = false;
-        // Once it was enrolled, what it was before says more.
+        // The value before enrolment explains more.
         if !self.is_ours || self.found.is_none() {
             self.found = Some(found);
         }
-        // A foreign value was written by a client that is connected, so we are not alone.
+        // A foreign value was written by a client that is connected, so this client is not alone.
         self.is_alone &= self.is_ours;
         if !self.is_ours {
             self.reading = Reading::default();
@@ -153,45 +154,41 @@ impl Watch {
         std::mem::take(&mut self.is_enrolled)
     }
 
-    /// Whether the value was read on this connection and is ours.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
         self.is_ours
     }
 
-    /// Marks the value as one that has to be read again before it is believed.
+    /// Requires a new read of the value before the node votes.
     pub(super) fn question(&mut self) {
         self.is_ours = false;
     }
 
-    /// What the value said before it was enrolled, or says.
+    /// Returns the last value that was not ours, or ours if there was none.
     pub(super) fn found(&self) -> Option<Found> {
         self.found
     }
 
-    /// Records that the TTL read behind an ask does not let the node vote: what it says, and until when.
+    /// Records that the TTL read behind a request does not let the node vote until `free_at`.
     pub(super) fn forbid_vote(&mut self, found: Option<Found>, free_at: Timestamp) {
         self.is_ours = false;
         self.found = found;
         self.free_at = free_at;
     }
 
-    /// When the quarantine should be over.
     pub(super) fn free_at(&self) -> Timestamp {
         self.free_at
     }
 
-    /// Sets when the quarantine should be over.
     pub(super) fn set_free_at(&mut self, at: Timestamp) {
         self.free_at = at;
     }
 
-    /// Whether it is known soon if the node votes, so that this is worth a wait.
     pub(crate) fn is_settling(&self) -> bool {
         self.is_settling
     }
 
-    /// Keeps this value, which is to be replaced once all nodes have been looked at.
+    /// Keeps the value to be replaced once all nodes have been read.
     pub(super) fn hold_for_set_up(&mut self, seen: Vec<u8>, is_settling: bool) {
         self.seen = Some(seen);
         self.is_settling = is_settling;
@@ -201,25 +198,23 @@ impl Watch {
         self.seen.is_some()
     }
 
-    /// The value that is replaced now.
     pub(super) fn take_seen(&mut self) -> Option<Vec<u8>> {
         self.seen.take()
     }
 
-    /// Records that our value is being written; the node votes from `free_at` on, or at once.
+    /// Records that our value is being written. The node votes from `free_at` on.
     pub(super) fn start_enrolment(&mut self, free_at: Timestamp, at_once: bool) {
-        // The answers that come before the next look say nothing about the new value.
+        // Answers before the next read do not show the new value.
         self.is_ours = false;
         self.is_settling = at_once;
         self.free_at = free_at;
     }
 
-    /// Records that our value was written, so that the next look should find it.
     pub(super) fn mark_enrolled(&mut self) {
         self.is_enrolled = true;
     }
 
-    /// Records that no other client is connected that has read the old value.
+    /// Records that no other connection has read the old value.
     pub(super) fn mark_alone(&mut self) {
         self.is_alone = true;
     }
@@ -229,10 +224,10 @@ impl Watch {
     }
 }
 
-/// The node's clock.
+/// The observation of the node's clock.
 impl Watch {
-    /// Records the TTL, in ms, of a restart guard that is ours and was asked for it at `asked_at`. Returns whether it went
-    /// down by more than the time that has passed here.
+    /// Records the TTL in ms of our restart guard, requested at `asked_at`. Returns whether it fell
+    /// by more than the time that has passed here.
     #[inline]
     pub(crate) fn record_ttl(
         &mut self,
@@ -241,18 +236,19 @@ impl Watch {
         drift: Drift,
         now: Timestamp,
     ) -> bool {
-        // An operator may end a quarantine, and sets just the longest that is told apart here. Without a TTL
-        // there is nothing to compare.
+        // An operator may end a quarantine, which sets the TTL to `BIG_MS`. A longer TTL counts as
+        // that. Without a TTL there is nothing to compare.
         let Ok(pttl) = u64::try_from(pttl) else { return false };
         let span = pttl.min(BIG_MS) * MS;
         let ends = |at: Timestamp| Timestamp(at.0.wrapping_add(span));
         let last = std::mem::replace(&mut self.reading, Reading { asked_at, ends: ends(asked_at) });
-        // What whole milliseconds hide is no step, and needs no closer look.
+        // A difference within the rounding to whole ms needs no exact calculation.
         ends(now).0.wrapping_add(2 * MS) < last.ends.0
             && ends(now) + drift.of(now.since(last.asked_at)) < last.ends
     }
 
-    /// Records that its clock was set forward, so that locks which it granted may live until then.
+    /// Records that the clock was set forward, so that locks granted by the node may live until
+    /// `until`.
     pub(super) fn doubt_until(&mut self, until: Timestamp) {
         self.doubted_until = until;
     }
@@ -267,23 +263,24 @@ impl Watch {
         self.doubted_until > now
     }
 
-    /// Takes back a doubt, because our clock stood still: the next look compares with nothing that was seen before.
+    /// Withdraws the doubt because our clock stood still. The next reading is not compared.
     pub(super) fn believe_clock(&mut self) {
         (self.reading, self.doubted_until) = (Reading::default(), Timestamp::default());
     }
 }
 
-/// Whether it is what it was.
+/// The proof that the node has the same data as before.
 impl Watch {
-    /// Whether it is proven, or is about to be, by what was sent within so many ns.
+    /// Returns whether the node was proven within `span_ns`, or will be by a command sent within
+    /// it.
     #[inline]
     pub(super) fn is_proven_within(&self, span_ns: u64, now: ClockReading) -> bool {
         let is_young = |moment: Moment| moment.passed(now) <= span_ns;
         is_young(self.proven) || is_young(self.proof_asked) || is_young(self.guard_read)
     }
 
-    /// Records an answer to what was sent at `since`. Returns whether it was so fast that the node was not a replica
-    /// meanwhile, if it takes `resync_ns` to be one and be promoted again.
+    /// Records an answer to a command sent at `since`. Returns whether it was so fast that the node
+    /// cannot have been a replica meanwhile.
     #[inline]
     pub(super) fn record_answer(
         &mut self,
@@ -292,7 +289,7 @@ impl Watch {
         now: ClockReading,
     ) -> bool {
         // To become a replica, load the master's data and be promoted takes at least `resync_ns`.
-        // By both clocks, because a machine that slept has let that time pass unseen.
+        // Both clocks count, because a machine that slept has let that time pass unseen.
         let is_fast = self.proven.passed(now) <= resync_ns;
         if is_fast {
             self.proven.at = self.proven.at.max(since);
@@ -300,14 +297,14 @@ impl Watch {
         is_fast
     }
 
-    /// Records that the node is asked whether it was a replica.
+    /// Records that the replication id is requested.
     pub(super) fn start_proof(&mut self, now: ClockReading) {
         self.proof_asked = Moment::of(now);
         self.proofs_due += 1;
     }
 
-    /// Makes room for the grants of as many requests as there is room for: a grant is not to allocate, as a rule, also if it
-    /// has to wait for a proof.
+    /// Reserves memory for the grants of `requests`, so that a grant that waits for a proof rarely
+    /// allocates.
     #[inline]
     pub(super) fn reserve(&mut self, requests: usize) {
         let wanted = requests.min(MANY);
@@ -316,7 +313,7 @@ impl Watch {
         }
     }
 
-    /// Records that a question has not been sent after all.
+    /// Records that a read of the replication id was not sent after all.
     pub(super) fn cancel_proof(&mut self) {
         self.proofs_due -= 1;
     }
@@ -325,18 +322,17 @@ impl Watch {
         self.proofs_due > 0
     }
 
-    /// Records the answer to a question, and returns the grants that waited for it. Which answer is the last one is
-    /// counted, because two questions have one time if our clock stood still between them.
+    /// Records an answer with the replication id, and returns the grants that waited for it.
     pub(super) fn finish_proof(&mut self, is_same: bool) -> Vec<Unproven> {
         self.proofs_due = self.proofs_due.saturating_sub(1);
-        // An earlier answer proves less than the last question asks for.
+        // An earlier answer proves less than the last request asks for. Answers are counted,
+        // because two requests have the same time if our clock stood still between them.
         if is_same && self.proofs_due == 0 {
             self.proven = self.proof_asked;
         }
         self.take_unproven()
     }
 
-    /// Keeps a grant until the next proof.
     pub(super) fn hold_for_proof(&mut self, grant: Unproven) {
         self.unproven.push(grant);
     }
@@ -349,7 +345,7 @@ impl Watch {
         std::mem::take(&mut self.unproven)
     }
 
-    /// The memory of those that were taken.
+    /// Takes back the memory of the grants that were taken.
     pub(crate) fn give_back(&mut self, mut taken: Vec<Unproven>) {
         if self.unproven.is_empty() {
             taken.clear();
@@ -359,13 +355,13 @@ impl Watch {
 }
 
 impl Watch {
-    /// Whether a vote stands by this, with the TTL that was read behind its ask.
+    /// Returns whether a vote counts, given the TTL that was read behind its request.
     #[inline]
     pub(super) fn lets_vote(&self, standing: Standing, now: Timestamp) -> bool {
         self.is_ours && standing == Standing::Votes && !self.is_doubted(now)
     }
 
-    /// Which limits a node was set up for, as opposed to ours.
+    /// Describes the limits that a node was set up for, as opposed to ours.
     pub(crate) fn describe_limits(&self, ours: &Settings) -> String {
         let Some(Found::OtherLimits { max_ttl_ms, nodes }) = self.found else {
             return Cause::OtherLimits.to_string();
@@ -378,7 +374,7 @@ impl Watch {
         )
     }
 
-    /// Why the node does not vote.
+    /// Describes why the node does not vote.
     pub(crate) fn describe(&self, setup: Setup, now: Timestamp) -> String {
         let left = self.free_at.since(now).as_secs_f64().ceil();
         let reason = match self.found {
@@ -391,7 +387,7 @@ impl Watch {
             Some(Found::OtherDatabase) => "its database was swapped",
             _ => "others saw it new, restarted or emptied",
         };
-        // A client that only looks begins no quarantine. It sees one that goes on.
+        // A read-only client starts no quarantine. It sees one that is in progress.
         if setup == Setup::ReadOnly && left <= 0.0 {
             return reason.to_owned();
         }
@@ -402,10 +398,9 @@ impl Watch {
     }
 }
 
-/// More grants than these hardly ever wait for one proof.
+/// The number of grants that rarely wait for one proof.
 const MANY: usize = 128;
 
-/// A millisecond.
 const MS: u64 = 1_000_000;
 
 #[cfg(test)]
@@ -465,7 +460,7 @@ mod tests {
         assert_eq!(watch.found(), Some(Found::OtherRun));
     }
 
-    /// The machine was stopped together with its clock, which the time of day tells.
+    /// The machine was stopped together with its boot clock, which the time of day shows.
     #[test]
     fn an_answer_of_before_a_stop_proves_nothing_of_after_it() {
         let reading = |boot, wall| ClockReading { boot: at(boot), wall: at(wall) };
