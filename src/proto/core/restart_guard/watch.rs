@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_was_before_it_was_enrolled_is_remembered() {
+    fn the_value_before_enrolment_is_remembered() {
         let mut watch = Watch::default();
         assert!(!watch.record_value(Found::OtherRun));
         watch.start_enrolment(at(30_000), false);
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ttl_that_falls_faster_than_time_is_a_clock_that_was_set() {
+    fn a_ttl_that_falls_faster_than_time_shows_a_clock_that_was_set() {
         let drift = Drift { parts_per_million: 10_000 };
         let mut watch = Watch::default();
         let mut read = |ms: u64, pttl| watch.record_ttl(at(ms), pttl, drift, at(ms));
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_new_value_is_believed_after_a_question() {
+    fn after_a_question_only_a_new_read_counts() {
         let mut watch = Watch::default();
         watch.record_value(Found::Ours);
         watch.mark_alone();
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_last_is_reported_until_it_is_ours_for_the_first_time() {
+    fn the_last_value_is_reported_until_the_guard_is_first_ours() {
         let mut watch = Watch::default();
         watch.record_value(Found::Ours);
         assert_eq!(watch.found(), Some(Found::Ours));
@@ -462,7 +462,7 @@ mod tests {
 
     /// The machine was stopped together with its boot clock, which the time of day shows.
     #[test]
-    fn an_answer_of_before_a_stop_proves_nothing_of_after_it() {
+    fn an_answer_from_before_a_stop_proves_nothing_after_it() {
         let reading = |boot, wall| ClockReading { boot: at(boot), wall: at(wall) };
         let mut watch = Watch::default();
         watch.start_proof(reading(100, 100));
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubt_is_over_at_its_end() {
+    fn a_doubt_ends_at_its_time() {
         let mut watch = Watch::default();
         watch.doubt_until(at(10));
         assert!(watch.is_doubted(at(9)) && !watch.is_doubted(at(10)));
