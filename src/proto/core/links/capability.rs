@@ -1,10 +1,10 @@
-//! What a node can and may do, as far as its link has found out.
+//! The abilities of a node, as far as its link has found out.
 //!
-//! Locks need commands that an ACL can forbid and a configuration can rename, and some are optional. The
-//! handshake finds out without writing anything. A server checks that a command exists, that the user may run
-//! it, and that it takes writes, before it looks at the arguments; so it is given arguments that come to
-//! nothing: a script without keys, a `SET` whose options exclude each other, a `DEL` of no key. Not here: what
-//! is sent, see `handshake`, and what follows from it, see the folder's `mod.rs`.
+//! Locks need commands that an ACL can forbid and a configuration can rename, and some are
+//! optional. The handshake finds out without a write. A server checks that a command exists, that
+//! the user may run it and that it takes writes, before it reads the arguments (but not before it
+//! counts them). So the handshake sends a script without keys, a `SET` whose options exclude each
+//! other, and a `DEL` without keys.
 
 use std::fmt;
 
@@ -12,40 +12,38 @@ use crate::proto::classify::{ServerError, classify};
 use crate::proto::lock_kind::CompareAndDelete;
 use crate::proto::vote::Cause;
 
-/// What a node can and may do for us. One value for each link.
+/// The abilities of a node on one link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Capabilities {
-    /// `EVAL`. Extension and undo are scripts: without them nothing is asked of the node.
+    /// `EVAL`. Extension and undo are scripts, so a node without it gets no requests.
     scripts: Ability,
-    /// `EVALSHA`: a script that was sent once goes by its digest.
+    /// `EVALSHA`, for scripts that were sent before.
     digests: Ability,
-    /// It takes writes now, as opposed to `NOREPLICAS` and the like.
+    /// Whether the node takes writes now, as opposed to `NOREPLICAS` and the like.
     writes: Ability,
-    /// What the scripts do to undo: known by an undo, or by a script that has rehearsed one, and by nothing
-    /// that a handshake could ask. So it outlives connections. A user without a password is taken for one who
-    /// may do it, until the node says otherwise.
+    /// The commands in the undo scripts. Only an undo, or a script that rehearses one, shows this,
+    /// so it outlives connections. A user without a password has it until the node refuses.
     undo: Ability,
-    /// The keys and commands of the queue of waiters. A node that refuses them is asked without it.
+    /// The keys and commands of the queue of waiters. A node that refuses them is used without it.
     queue: Ability,
-    /// The server's own command for what the undo of most locks does, if it has one and lets us run it.
+    /// The server's own compare-and-delete, if it has one that this user may run.
     compare_and_delete: Option<CompareAndDelete>,
-    /// The server's version, if it is known.
     version: Option<Version>,
 }
 
 impl Capabilities {
-    /// Of a node that nobody has connected to yet.
+    /// Creates the abilities of a node before the first connection.
     pub(super) fn of_user(has_password: bool) -> Self {
         let undo = if has_password { Ability::Unknown } else { Ability::Given };
         Self { undo, ..Self::default() }
     }
 
-    /// What a handshake has found out takes the place of what it can find out.
+    /// Replaces everything that a handshake can find out by what one has found.
     pub(super) fn learn(&mut self, found: Self) {
         *self = Self { undo: self.undo, ..found };
     }
 
-    /// Forgets what was found out on the last connection.
+    /// Forgets what the last connection has shown.
     pub(super) fn reset(&mut self) {
         self.learn(Self::default());
     }
@@ -58,13 +56,13 @@ impl Capabilities {
         self.digests = ability;
     }
 
-    /// Whether a script that was sent once goes by its digest.
+    /// Returns whether a script that was sent before goes by its digest.
     #[inline]
     pub(super) fn go_by_digest(&self) -> bool {
         self.digests.is_given()
     }
 
-    /// Whether it takes writes now.
+    /// Returns whether the node takes writes now.
     pub(crate) fn writes(&self) -> Ability {
         self.writes
     }
@@ -86,18 +84,16 @@ impl Capabilities {
         self.queue = ability;
     }
 
-    /// The server's own command for what the undo of most locks does.
+    /// Returns the server's own compare-and-delete, if it is to be used.
     #[inline]
     pub(crate) fn compare_and_delete(&self) -> Option<CompareAndDelete> {
         self.compare_and_delete
     }
 
-    /// What is to be used as such, if anything.
     pub(crate) fn set_compare_and_delete(&mut self, command: Option<CompareAndDelete>) {
         self.compare_and_delete = command;
     }
 
-    /// The server's version, if it is known.
     pub(super) fn version(&self) -> Option<Version> {
         self.version
     }
@@ -106,7 +102,7 @@ impl Capabilities {
         self.version = version;
     }
 
-    /// Whether what the node grants is known to be undone there when it is to be.
+    /// Returns whether an undo is known to work on the node.
     #[inline]
     pub(crate) fn can_undo(&self) -> bool {
         // A grant that cannot be undone keeps all others out for its whole TTL.
@@ -114,10 +110,10 @@ impl Capabilities {
     }
 }
 
-/// Whether a node can and may do one thing.
+/// The ability of a node to do one thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ability {
-    /// It was not tried, or the answer is not there yet.
+    /// It was not tried, or is not answered.
     #[default]
     Unknown,
     Given,
@@ -130,31 +126,32 @@ impl Ability {
     }
 }
 
-/// What an error to a command says that was called in vain.
+/// Returns what an error shows about a command whose arguments have no effect.
 pub(super) fn tried(text: &[u8]) -> Ability {
     match classify(text) {
-        // It lies in the arguments: all that comes before them is well.
+        // The error is in the arguments, and all checks before them have passed.
         ServerError::Cause(Cause::ServerError) | ServerError::NoScript => Ability::Given,
-        // The keys of locks may be others than the one that was named.
+        // Locks may use other keys than the one in this command.
         ServerError::Cause(Cause::NoPermission) if is_about_keys(text) => Ability::Given,
         ServerError::Cause(cause) => Ability::Refused(cause),
     }
 }
 
-/// `no permissions to access one of the keys used as arguments`, `No permissions to access a key`.
+/// Matches `no permissions to access one of the keys used as arguments` and `No permissions to
+/// access a key`.
 fn is_about_keys(text: &[u8]) -> bool {
     memchr::memmem::find(text, b" access ").is_some()
 }
 
-/// A server's version.
+/// The version of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version([u16; 3]);
 
 impl Version {
-    /// The first that has all commands of a lock.
+    /// The first version that has all commands of a lock.
     pub(crate) const OLDEST: Self = Self([5, 0, 0]);
 
-    /// Reads `7.0.15`; numbers that are missing are zero.
+    /// Reads `7.0.15`. Missing numbers are zero.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let mut numbers = [0; 3];
         for (number, part) in numbers.iter_mut().zip(std::str::from_utf8(text).ok()?.split('.')) {
@@ -176,7 +173,7 @@ impl fmt::Display for Version {
 mod tests {
     use super::*;
 
-    /// The words are those of Redis 5.0, 6.2, 7.0.15 and 7.2, which Valkey and Redis 8 share with the last.
+    /// The texts are those of Redis 5.0, 6.2, 7.0.15 and 7.2. Valkey and Redis 8 have those of 7.2.
     #[test]
     fn what_is_refused_before_the_arguments_are_read() {
         let forbidden = [

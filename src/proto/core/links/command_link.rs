@@ -1,48 +1,47 @@
-//! The command link of one node: how far it is, why it was lost, and when it may be tried again.
+//! The command link of one node as a state machine: its state, why it was lost, and when to retry.
 //!
-//! Apart from the folder's `mod.rs`, which opens and closes it and sends what waits for it, so that each step of a link's
-//! life is one method. Not here: what is said on it, see `node`.
+//! Each step in the life of a link is one method, which sends nothing.
 
 use std::time::Duration;
 
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 
-/// A link, and what came of it so far.
+/// The state of a link, and the result of earlier attempts.
 #[derive(Debug)]
 pub(crate) struct CommandLink {
     state: Link,
-    /// Links lost since the last one that was ready.
+    /// The number of links lost since the last one that was ready.
     failures: u32,
-    /// Whether a link was ever tried to the end, so that `cause` says something.
+    /// Whether a link was ever tried to the end, so that `cause` is set.
     was_tried: bool,
-    /// Why the node is no voter.
+    /// The reason why the node does not vote.
     cause: Cause,
-    /// From when an ask may open the link ahead of its backoff.
+    /// The time from which a request may open the link ahead of its backoff.
     probe_at: Timestamp,
-    /// When the present connection stood, or the last one.
+    /// When the last connection was made.
     connected_at: ClockReading,
 }
 
-/// How far a link is.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// Closed until the backoff is over.
+    /// The link is closed until the backoff ends.
     Down { retry_at: Timestamp },
     /// The socket is being connected.
     Opening { since: Timestamp, until: Timestamp },
-    /// The handshake is under way. `fused`: asks may follow it before it is answered.
+    /// The handshake is in progress. `fused`: requests may follow before it is answered.
     Handshake { until: Timestamp, fused: bool },
-    /// The restart guard does not let the node vote, or the server takes no writes. It is looked at again at
-    /// `until`; never, while that is under way.
+    /// The restart guard does not let the node vote, or the server takes no writes. It is read
+    /// again at `until`, which is `NEVER` while a read is pending.
     Quarantined { until: Timestamp },
     /// The node votes.
     Ready,
-    /// The node is no voter; what it owes is sent, then the link is closed.
+    /// The node does not vote. The undos that it owes are sent, and then the link is closed.
     Leaving { until: Timestamp },
 }
 
-/// What happens to it.
+/// The transitions.
 impl CommandLink {
     pub(super) fn new() -> Self {
         Self {
@@ -55,48 +54,48 @@ impl CommandLink {
         }
     }
 
-    /// Starts to connect the socket. It is not opened again ahead of its backoff for a while.
+    /// Starts to connect the socket. Until `probe_at` it is not opened again ahead of its backoff.
     pub(super) fn start_opening(&mut self, now: Timestamp, until: Timestamp) {
         self.state = Link::Opening { since: now, until };
         self.probe_at = now + PROBE.1.min(PROBE.0 * (1 << self.failures.min(8)));
     }
 
-    /// Starts the handshake on a socket that is connected.
     pub(super) fn start_handshake(&mut self, until: Timestamp, fused: bool, now: ClockReading) {
         self.state = Link::Handshake { until, fused };
         self.connected_at = now;
     }
 
-    /// Marks the link as that of a node that votes.
+    /// Marks the node as one that votes.
     pub(super) fn mark_ready(&mut self) {
         self.state = Link::Ready;
         (self.was_tried, self.failures) = (true, 0);
     }
 
-    /// Keeps a node that is what it should be from voting for now. It is looked at again at `until`.
+    /// Keeps a node that is otherwise in order from voting for now. It is read again at `until`.
     pub(crate) fn quarantine(&mut self, cause: Cause, until: Timestamp) {
         self.state = Link::Quarantined { until };
         self.cause = cause;
         (self.was_tried, self.failures) = (true, 0);
     }
 
-    /// Gives a better reason why the node does not vote.
+    /// Replaces the reason why the node does not vote.
     pub(crate) fn blame(&mut self, cause: Cause) {
         self.cause = cause;
     }
 
-    /// Starts to leave a node that is not a voter: it is left when it owes nothing, or at `until`.
+    /// Starts to leave a node that must not vote. The link is closed once nothing is pending, or at
+    /// `until`.
     pub(super) fn start_leaving(&mut self, cause: Cause, until: Timestamp) {
         self.state = Link::Leaving { until };
         self.cause = cause;
         self.was_tried = true;
     }
 
-    /// Marks the connection as lost; a node that was being left keeps its cause. Returns whether that is news.
+    /// Marks the connection as lost. Returns `false` if it was lost before.
     pub(super) fn mark_lost(&mut self, cause: Cause, retry_at: Timestamp) -> bool {
         self.cause = match self.state {
             Link::Down { .. } => return false,
-            // The end of a link that we leave says nothing of the node.
+            // The loss of a link that is being left shows nothing about the node.
             Link::Leaving { .. } => self.cause,
             _ => cause,
         };
@@ -107,44 +106,42 @@ impl CommandLink {
     }
 }
 
-/// What it is good for.
+/// The questions.
 impl CommandLink {
     #[inline]
     pub(crate) fn state(&self) -> Link {
         self.state
     }
 
-    /// Why the node is no voter.
+    /// Returns why the node does not vote.
     pub(crate) fn cause(&self) -> Cause {
         self.cause
     }
 
-    /// When the present connection stood, or the last one.
+    /// Returns when the last connection was made.
     pub(crate) fn connected_at(&self) -> ClockReading {
         self.connected_at
     }
 
-    /// Whether a link was ever tried to the end, so that the cause says something.
     pub(crate) fn was_tried(&self) -> bool {
         self.was_tried
     }
 
-    /// Whether none was lost since the last one that was ready.
     pub(crate) fn has_not_failed(&self) -> bool {
         self.failures == 0
     }
 
-    /// How long it stays closed at the most if it is lost now.
+    /// Returns the longest backoff if the link is lost now.
     pub(super) fn backoff(&self, (least, most): (Duration, Duration)) -> Duration {
         most.min(least * (1 << self.failures.min(16)))
     }
 
-    /// Whether somebody who has a use for it may open it ahead of its backoff.
+    /// Returns whether a request may open the link ahead of its backoff.
     pub(crate) fn may_open(&self, now: Timestamp) -> bool {
         now >= self.probe_at
     }
 
-    /// Whether only an operator, or time, can mend why it was lost.
+    /// Returns whether only an operator, or time, can remove the cause of the loss.
     pub(super) fn is_hopeless(&self) -> bool {
         self.cause.is_configuration() || self.cause == Cause::MaxClients
     }
@@ -153,7 +150,7 @@ impl CommandLink {
         matches!(self.state, Link::Down { .. })
     }
 
-    /// Whether there is no connection.
+    /// Returns whether there is no connection.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.state, Link::Down { .. } | Link::Opening { .. })
@@ -173,54 +170,55 @@ impl CommandLink {
         matches!(self.state, Link::Leaving { .. })
     }
 
-    /// Whether asks can be sent.
+    /// Returns whether requests can be sent.
     #[inline]
     pub(crate) fn takes_asks(&self) -> bool {
-        // Answers come in order: whether the node may vote is known before the first vote is there.
+        // Answers come in order, so the handshake is judged before the first vote arrives.
         matches!(self.state, Link::Ready | Link::Handshake { fused: true, .. })
     }
 
-    /// Whether extensions can be sent: they need no restart guard.
+    /// Returns whether extensions can be sent, which need no restart guard.
     #[inline]
     pub(crate) fn takes_extensions(&self) -> bool {
         // A node that has forgotten the lock has no key to extend.
         self.takes_asks() || self.is_quarantined()
     }
 
-    /// Whether the node can be asked what its keys hold.
+    /// Returns whether keys of the node can be read.
     pub(crate) fn takes_reads(&self) -> bool {
         self.is_ready() || self.is_quarantined()
     }
 
-    /// Whether undos can be sent.
+    /// Returns whether undos can be sent.
     #[inline]
     pub(crate) fn takes_undos(&self) -> bool {
-        // Not behind a handshake that is not fused: in another database an undo finds nothing, which
-        // would count as confirmed.
+        // Not behind a handshake that is not fused: in another database an undo finds nothing,
+        // which would count as a confirmation.
         self.takes_extensions() || self.is_leaving()
     }
 
-    /// Whether it is on its way to take asks and undos.
+    /// Returns whether the link is being opened.
     pub(crate) fn opens(&self) -> bool {
         matches!(self.state, Link::Opening { .. } | Link::Handshake { .. })
     }
 
-    /// Whether it is known what the node is, or that it cannot be reached.
+    /// Returns whether the state of the node is known, or that it cannot be reached.
     pub(crate) fn is_settled(&self) -> bool {
         match self.state {
             Link::Down { .. } => self.was_tried,
             Link::Opening { .. } | Link::Handshake { .. } => false,
-            // It is being looked at.
+            // A read is pending.
             Link::Quarantined { until } => until != Timestamp::NEVER,
             Link::Ready | Link::Leaving { .. } => true,
         }
     }
 
-    /// Whether it is on its way, or its connection was just lost, so that its return is worth a
-    /// wait: servers end connections that are idle. Only when opening it again fails the node is taken
-    /// for dead.
+    /// Returns whether the link is being opened or was just lost, so that waiting for it is
+    /// worthwhile.
     pub(crate) fn may_return(&self) -> bool {
         match self.state {
+            // Servers end idle connections. The node is taken for dead only if opening the link
+            // again fails.
             Link::Down { .. } => {
                 self.failures == 1
                     && matches!(self.cause, Cause::ConnectionClosed | Cause::ConnectionReset)
@@ -230,7 +228,7 @@ impl CommandLink {
     }
 }
 
-/// Asks may open a link that is down ahead of its backoff: so far apart at first, and at most.
+/// The interval in which requests open a link ahead of its backoff: the first, and the longest.
 const PROBE: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(200));
 
 #[cfg(test)]
@@ -241,7 +239,7 @@ mod tests {
         Timestamp(ms * 1_000_000)
     }
 
-    /// Servers end connections that are idle.
+    /// Servers end idle connections.
     #[test]
     fn a_link_that_was_just_lost_may_return_and_one_that_was_lost_again_may_not() {
         let mut link = CommandLink::new();

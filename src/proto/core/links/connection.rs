@@ -1,6 +1,7 @@
-//! One node's connection, from opening its command link to losing it.
+//! The connection of one node, from opening its command link to losing it.
 //!
-//! Invariant: a transition here changes this node only. What follows for claims, locks and other nodes is returned.
+//! A transition here changes this node only. Its consequences for claims, locks and other nodes are
+//! effects.
 
 use std::mem;
 
@@ -17,26 +18,25 @@ use crate::proto::time::Timestamp;
 use crate::proto::{event::LinkOp, mutants::mutant, vote::Cause};
 use crate::resp::{Token, Violation, command};
 
-/// Opening.
+/// The opening of the link.
 impl Node {
-    /// Opens the command link ahead of its backoff, if it is down.
     pub(crate) fn open_if_down(&mut self, env: &mut Env<'_>) {
         if self.link.is_down() {
             self.open(env);
         }
     }
 
-    /// Opens the command link ahead of its backoff if it is down and there is a use for it; a fault that only an
-    /// operator can fix is left to the backoff. Returns whether the link will take requests soon.
+    /// Opens the command link ahead of its backoff if it is down. Returns whether the link will
+    /// take requests soon.
     pub(in crate::proto::core) fn reopen(&mut self, env: &mut Env<'_>) -> bool {
         let link = &self.link;
+        // A fault that only an operator can fix is left to the backoff.
         if link.is_down() && link.may_open(env.now.boot) && !link.is_hopeless() {
             self.open(env);
         }
         self.will_take_asks()
     }
 
-    /// Opens the command link.
     pub(in crate::proto::core) fn open(&mut self, env: &mut Env<'_>) {
         if mutant!(ReconnectNever) && self.link.was_tried() {
             return;
@@ -49,8 +49,9 @@ impl Node {
         env.arm(until);
     }
 
-    /// Begins the handshake on a socket that is connected; `is_burdened` if the node may keep a key that an undo has to
-    /// follow before new asks do. Returns whether asks may follow the handshake before it is answered.
+    /// Starts the handshake on a connected socket. `is_burdened` if the node may have a key whose
+    /// undo must come before new requests. Returns whether requests may follow before the handshake
+    /// is answered.
     pub(in crate::proto::core) fn begin_connection(
         &mut self,
         is_burdened: bool,
@@ -60,9 +61,8 @@ impl Node {
         let (now, settings) = (env.now, env.settings());
         env.metrics.of(self.id()).connections += 1;
         self.pace.record_connection(since, now.boot);
-        // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
-        // known to be right.
-        // A node that is taken for new has no restart guard until the set is set up.
+        // Behind a request, an undo that is still owed would come too late, and before it, a kill
+        // needs the run id. A node of a new set has no restart guard until the set is set up.
         let is_set_up = settings.setup != Setup::IfNew || env.has_set_up;
         let fused = self.server.is_proven() && !is_burdened && is_set_up;
         self.record_bytes(now.boot);
@@ -72,7 +72,6 @@ impl Node {
         fused
     }
 
-    /// Sends steps of the handshake.
     pub(in crate::proto::core) fn send_steps(
         &mut self,
         steps: impl Iterator<Item = Step>,
@@ -89,8 +88,8 @@ impl Node {
 
 /// The handshake.
 impl Node {
-    /// Takes the answer to one step, and keeps the words of a refusal. Returns what all steps have found out if it was
-    /// the last one.
+    /// Takes the answer to one step, and keeps the text of a refusal. Returns the results of all
+    /// steps if this was the last one.
     pub(super) fn answer_step(
         &mut self,
         step: Step,
@@ -101,7 +100,7 @@ impl Node {
         let told = self.handshake().answer(step, token, node, settings)?;
         let refused = self.handshake().refused();
         match token {
-            // The words of the server belong to the cause that stands.
+            // The text belongs to the first refusal, which stands.
             Token::Error(text) if told.is_some() && told == refused && step != Step::Auth => {
                 self.note_of(refused, text);
             }
@@ -117,8 +116,9 @@ impl Node {
         Ok(is_last.then(|| mem::take(self.handshake())))
     }
 
-    /// Applies a complete handshake. `twin` is another node that is the same server process; `has_ghosts` if asks may
-    /// still run out of a dead connection. Returns why the node does not vote, if it must not.
+    /// Applies a complete handshake. `twin` is another node with the same server process;
+    /// `has_ghosts` if requests may still run out of a dead connection. Returns why the node must
+    /// not vote, if so.
     pub(super) fn complete_handshake(
         &mut self,
         handshake: &Handshake,
@@ -148,7 +148,7 @@ impl Node {
         refused
     }
 
-    /// Applies a look at a node that did not vote. Returns why it must not vote, if so.
+    /// Applies a later read of a node that did not vote. Returns why it must not vote, if so.
     pub(super) fn complete_read(&mut self, handshake: &Handshake) -> Option<Cause> {
         if let Some(replication_id) = handshake.replication_id() {
             self.server.set_replication_id(Some(replication_id));
@@ -156,10 +156,11 @@ impl Node {
         handshake.refused()
     }
 
-    /// Records how long the node took to answer. The steps of a handshake wait for one another. A link that is being left is
-    /// closed if this was the last answer.
+    /// Records the round trip of an answer, and closes a link that is being left after its last
+    /// answer.
     #[inline]
     pub(in crate::proto::core) fn record_answer(&mut self, due: &Due<Pending>, env: &mut Env<'_>) {
+        // The steps of a handshake wait for one another, so they show no round trip.
         if !matches!(due.pending, Pending::Handshake(_)) {
             let now = env.now.boot;
             self.pace.answered(due.since, now);
@@ -168,9 +169,10 @@ impl Node {
         self.leave_if_idle(env);
     }
 
-    /// Drops the dead connection, out of which bytes may run after an undo on this one. Where the server is certainly
-    /// the same process, it is told to do so; ids of another process would be those of strangers.
+    /// Makes the server drop the dead connection, out of which bytes may run after an undo on this
+    /// one.
     fn kill_old_connection(&mut self, run_id: RunId, now: Timestamp) {
+        // Only in the same process: in another one the id belongs to another client.
         if let Some(dead) = self.server.ghosts_in(run_id) {
             self.pipeline.push(Pending::Kill, now, |out| {
                 let kill = command(out, 4).arg(b"CLIENT").arg(b"KILL").arg(b"ID");
@@ -187,10 +189,10 @@ impl Node {
     }
 }
 
-/// The end.
+/// The end of the link.
 impl Node {
-    /// Refuses the node as a voter. What it may have granted on this connection is undone, what it owes is
-    /// sent once more, and then the link is closed.
+    /// Refuses the node as a voter. Its grants on this connection are undone, what it owes is sent
+    /// again, and then the link is closed.
     pub(in crate::proto::core) fn retire(&mut self, cause: Cause, env: &mut Env<'_>) {
         let until = env.now.boot + env.settings().response_timeout;
         self.link.start_leaving(cause, until);
@@ -200,13 +202,13 @@ impl Node {
         env.effects.of_node(self.id(), NodeEffect::LeaveIfIdle);
     }
 
-    /// Closes the command link from our side.
+    /// Closes the command link.
     pub(in crate::proto::core) fn close(&self, cause: Cause, env: &mut Env<'_>) {
         env.ops.push_back(LinkOp::Close(LinkId::command(self.id())));
         env.effects.of_node(self.id(), NodeEffect::Sever(cause));
     }
 
-    /// Closes the command link after bytes that are not of the protocol.
+    /// Closes the command link after bytes that violate the protocol.
     pub(in crate::proto::core) fn close_after(
         &mut self,
         violation: &Violation,
@@ -220,7 +222,7 @@ impl Node {
         self.close(Cause::Violation, env);
     }
 
-    /// Closes a link that is being left once nothing is due on it.
+    /// Closes a link that is being left once it has no pending answer.
     #[inline]
     pub(in crate::proto::core) fn leave_if_idle(&self, env: &mut Env<'_>) {
         if self.link.is_leaving() && self.pipeline.len() == 0 {
@@ -228,12 +230,12 @@ impl Node {
         }
     }
 
-    /// Ends the connection, and forgets what belonged to it: everything in flight on it is answered by that. `ghosts` asks may
-    /// run out of earlier ones.
+    /// Ends the connection and forgets what belonged to it. Everything in flight is answered by
+    /// that. `ghosts` requests may run out of earlier connections.
     pub(in crate::proto::core) fn sever(&mut self, cause: Cause, ghosts: usize, env: &mut Env<'_>) {
         let cap = self.link.backoff(env.settings().reconnect_backoff);
         let retry_at = env.now.boot + cap / 2 + env.random_below(cap / 2);
-        // A server that turns us away says why before it closes.
+        // A server that refuses a client reports why before it closes.
         let cause = self.handshake().refused().unwrap_or(cause);
         if !self.link.mark_lost(cause, retry_at) {
             return;
@@ -245,11 +247,11 @@ impl Node {
         let dead = self.reset_connection();
         env.report_state(id);
         env.arm(retry_at);
-        // A later handshake may kill this connection only if no ask can run out of another one.
+        // A later handshake may kill this connection only if no request can run out of another one.
         if ghosts == 0 {
             self.server.set_ghosts_in(dead);
         }
-        // Queued commands fail; commands in flight may be sent again on the next connection.
+        // Queued commands fail. Commands in flight may be sent again on the next connection.
         env.effects.of_node(id, NodeEffect::FailQueued);
         for (pending, untouched) in pipeline.into_requests() {
             env.effects.of_node(id, NodeEffect::Unanswered(pending, untouched));
@@ -264,13 +266,13 @@ impl Node {
         let first = Step::needed(env.config.node(self.id()), env.settings()).next();
         let oldest = self.pipeline.oldest().map(|due| due.pending);
         let is_first = first.is_some_and(|first| oldest == Some(Pending::Handshake(first)));
-        // Whoever has the sockets may know better.
+        // The owner of the sockets may have a better explanation.
         if closed && is_first && self.words(cause).is_none() {
             self.explain(cause, UNANSWERED.to_owned());
         }
     }
 
-    /// Does what the timer of the link asks for. Returns whether the connection goes on.
+    /// Acts on the timer of the link. Returns whether the connection continues.
     pub(in crate::proto::core) fn check_timer(&mut self, env: &mut Env<'_>) -> bool {
         let now = env.now.boot;
         match self.link.state() {
@@ -295,13 +297,14 @@ impl Node {
         let words = format!("{HANGS}: connected, but no reply to the handshake in {span:?}");
         self.explain(Cause::NoAnswer, words);
         env.metrics.of(self.id()).timeouts += 1;
-        // Nobody knows where it leads.
+        // It is unknown which server this is.
         self.server.set_wrong(true);
-        // What was asked behind the handshake may run yet, so its undo follows it.
+        // Requests behind the handshake may still run, so their undo follows them.
         self.retire(Cause::NoAnswer, env);
     }
 
-    /// Closes the link to a node that has owed an answer for so long that it is dead. Returns whether the connection goes on.
+    /// Closes the link to a node whose answer is overdue by the dead-peer timeout. Returns whether
+    /// the connection continues.
     pub(in crate::proto::core) fn check_silence(&mut self, env: &mut Env<'_>) -> bool {
         let dead_at = self.dead_at(env.settings().dead_peer_timeout).unwrap_or(Timestamp::NEVER);
         let is_dead = env.now.boot >= dead_at;
@@ -313,5 +316,5 @@ impl Node {
     }
 }
 
-/// Why a server may end a connection, in words.
+/// The likely reason for a server to end a connection early.
 const UNANSWERED: &str = "before it answered anything; a port for TLS only does that";

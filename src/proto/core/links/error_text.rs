@@ -1,7 +1,7 @@
-//! What a node has said about its failures, in words that are safe to show.
+//! The texts of a node's errors, made safe to show.
 //!
-//! Apart from the causes, which are one byte each and travel with votes: words stay with their node. Servers repeat what
-//! they were sent, so that nothing is shown that could be a token.
+//! Causes are one byte each and travel with votes, while texts stay with their node. Servers repeat
+//! what they were sent, so nothing is shown that could be a token.
 
 use super::node::Node;
 use crate::proto::classify::{ServerError, classify, without_arguments};
@@ -10,7 +10,7 @@ use crate::proto::mutants::mutant;
 use crate::proto::vote::Cause;
 
 impl Node {
-    /// Keeps an error's words for the refusal. What comes while a node is being left is no news.
+    /// Keeps an error's text for the refusal. Errors on a link that is being left are ignored.
     pub(in crate::proto::core) fn note(&mut self, text: &[u8]) {
         if let ServerError::Cause(cause) = classify(text)
             && !self.link.is_leaving()
@@ -19,7 +19,7 @@ impl Node {
         }
     }
 
-    /// Keeps an error's words where they say more than its cause does.
+    /// Keeps an error's text if it explains more than its cause.
     pub(super) fn note_of(&mut self, cause: Option<Cause>, text: &[u8]) {
         let notifies = |cause: &Cause| {
             let is_vague = matches!(cause, Cause::ServerError | Cause::Unavailable);
@@ -31,8 +31,9 @@ impl Node {
     }
 }
 
-/// An error's text without anything that we sent: servers repeat the arguments of commands that
-/// they do not know, and one of ours is the token. Of one that is cut off less than half of its random digits are shown.
+/// Returns an error's text without anything that we sent. Servers repeat the arguments of unknown
+/// commands, and one of these is the token. Of a truncated token, less than half of its random
+/// digits are shown.
 fn presentable(text: &[u8]) -> String {
     if mutant!(TokenInWords) {
         return String::from_utf8_lossy(text).into_owned();

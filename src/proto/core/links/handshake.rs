@@ -1,11 +1,11 @@
-//! What is said and asked on a new link before a node may vote: one flight of commands.
+//! The handshake of a new link: one flight of commands before a node may vote.
 //!
-//! `AUTH`, `SELECT`, `CLIENT SETNAME`, `CLIENT ID`, `INFO` for what kind of server this is, the commands
-//! of locks with arguments that come to nothing, the optional ones among them, and the restart guard's value and TTL; the last ones can be
-//! asked again later. The three `INFO` sections are three commands, because several in one are an error
-//! before 7.0. A replica, a cluster-mode server, one that may evict keys, and one on which a command is
-//! missing or forbidden are refused as voters here; that two nodes are the same server is found by
-//! whoever can see both, and what the restart guard means is decided in `restart_guard`.
+//! It finds out the kind of server, the commands that it lets this user run, and the restart
+//! guard's value and TTL. The last of these can be read again later. A replica, a cluster-mode
+//! server, one that may evict keys, and one on which a command is missing or forbidden are refused
+//! as voters.
+//!
+//! See docs/how-it-works/protocol.md.
 
 use bytes::BufMut;
 
@@ -19,10 +19,10 @@ use crate::proto::script::UNDO;
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
-/// The steps, in their order.
+/// Defines the steps, in order.
 macro_rules! steps {
     ($($step:ident)+) => {
-        /// One command of the handshake.
+        /// A command of the handshake.
         #[doc(hidden)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[expect(clippy::exhaustive_enums, reason = "the fuzzer answers each of them")]
@@ -42,7 +42,7 @@ steps! {
 }
 
 impl Step {
-    /// The step whose answer completes the handshake, or a look.
+    /// Returns the step whose answer completes the handshake, or a later read.
     pub(super) fn last(settings: &Settings) -> Self {
         match settings.restart_guard {
             RestartGuard::On => Self::RestartGuardTtl,
@@ -50,8 +50,8 @@ impl Step {
         }
     }
 
-    /// The steps that tell whether a node that does not vote may do so now, in order; what is known to be
-    /// well is not asked again.
+    /// Returns the steps that show whether a node that does not vote may do so now, in order. An
+    /// ability that is known is not tried again.
     pub(crate) fn look(
         known: &Capabilities,
         reports_history: bool,
@@ -72,7 +72,7 @@ impl Step {
         matches!(self, Self::RestartGuardValue | Self::RestartGuardTtl)
     }
 
-    /// The steps that a node's settings call for, in order.
+    /// Returns the steps that a node's settings call for, in order.
     pub(super) fn needed(
         node: &NodeSettings,
         settings: &Settings,
@@ -98,18 +98,19 @@ impl Step {
                 command(out, 3).arg(b"CLIENT").arg(b"SETNAME").arg(&settings.client_name)
             }
             Self::ClientId => command(out, 2).arg(b"CLIENT").arg(b"ID"),
+            // Several sections in one INFO are an error before Redis 7.0.
             Self::InfoServer => command(out, 2).arg(b"INFO").arg(b"server"),
             Self::InfoReplication => command(out, 2).arg(b"INFO").arg(b"replication"),
             Self::InfoMemory => command(out, 2).arg(b"INFO").arg(b"memory"),
             Self::Eval => command(out, 3).arg(b"EVAL").arg(UNDO.text.as_bytes()).int(0),
             Self::EvalSha => command(out, 3).arg(b"EVALSHA").arg(UNDO.digest.as_bytes()).int(0),
-            // The two options exclude each other.
+            // The two options exclude each other, so nothing is written.
             Self::Set => {
                 let set = command(out, 5).arg(b"SET").arg(guard).arg(b"");
                 set.arg(b"NX").arg(b"XX")
             }
             Self::Del => command(out, 1).arg(b"DEL"),
-            // The value is missing.
+            // Without a value it deletes nothing.
             Self::DelEx => command(out, 3).arg(b"DELEX").arg(guard).arg(b"IFEQ"),
             Self::DelIfEq => command(out, 3).arg(b"DELIFEQ").arg(guard).arg(NO_VALUE),
             Self::RestartGuardValue => command(out, 2).arg(b"GET").arg(guard),
@@ -118,29 +119,29 @@ impl Step {
     }
 }
 
-/// What a link's handshake has found out so far.
+/// The results of a link's handshake so far.
 #[derive(Debug, Default)]
 pub(crate) struct Handshake {
-    /// The first thing that makes the node no voter.
+    /// The first reason why the node must not vote.
     refused: Option<Cause>,
     run_id: Option<RunId>,
     replication_id: Option<ReplicationId>,
     replicas: Option<Replicas>,
     client_id: Option<u64>,
     capabilities: Capabilities,
-    /// SELECT failed: whatever runs on this connection runs in another database.
+    /// Whether SELECT failed, so that commands on this connection run in another database.
     wrong_server: bool,
-    /// The restart guard's value; `None` if the key is missing.
+    /// The restart guard's value, or `None` if the key is missing.
     restart_guard: Option<Vec<u8>>,
     restart_guard_pttl: i64,
 }
 
-/// An answer of a type that the command cannot have.
+/// The answer has a type that the command cannot return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mistyped;
 
 impl Handshake {
-    /// The first thing that makes the node no voter.
+    /// Returns the first reason why the node must not vote.
     pub(crate) fn refused(&self) -> Option<Cause> {
         self.refused
     }
@@ -165,22 +166,22 @@ impl Handshake {
         self.capabilities
     }
 
-    /// Whether whatever runs on this connection runs in another database.
+    /// Returns whether commands on this connection run in another database.
     pub(super) fn is_wrong_server(&self) -> bool {
         self.wrong_server
     }
 
-    /// The restart guard's value; `None` if the key is missing.
+    /// Returns the restart guard's value, or `None` if the key is missing.
     pub(crate) fn restart_guard(&self) -> Option<&[u8]> {
         self.restart_guard.as_deref()
     }
 
-    /// The restart guard's value, empty if the key is missing, and its PTTL.
+    /// Returns the restart guard's value, empty if the key is missing, and its PTTL.
     pub(crate) fn into_restart_guard(self) -> (Vec<u8>, i64) {
         (self.restart_guard.unwrap_or_default(), self.restart_guard_pttl)
     }
 
-    /// Takes an answer; if it is an error that says why the node cannot vote, that is returned.
+    /// Takes an answer. Returns the cause if it is an error for which the node cannot vote.
     pub(crate) fn answer(
         &mut self,
         step: Step,
@@ -210,14 +211,14 @@ impl Handshake {
         Ok(None)
     }
 
-    /// A handshake without a name or an id is still one, and so is one without `INFO` where an operator
-    /// said so; without the rest the node cannot vote.
+    /// Takes an error. Returns the cause if the node cannot vote for it. A connection's name and id
+    /// are optional, and so is `INFO` for a node with `MarkerOnly`.
     fn error(&mut self, step: Step, text: &[u8], restart_trust: RestartTrust) -> Option<Cause> {
         let cause = classify(text).cause();
         let is_forbidden = cause.is_forbidden();
         match step {
             Step::SetName if is_forbidden => return None,
-            // To servers that have none, it is an error of the arguments.
+            // Servers without this command report an error in the arguments.
             Step::ClientId if is_forbidden || cause == Cause::ServerError => return None,
             Step::InfoServer | Step::InfoReplication | Step::InfoMemory
                 if is_forbidden && restart_trust == RestartTrust::MarkerOnly =>
@@ -229,7 +230,7 @@ impl Handshake {
                 return None;
             }
             Step::DelEx | Step::DelIfEq => {
-                // The key holds whatever it holds.
+                // The key may hold data of any type.
                 if tried(text) == Ability::Given || cause == Cause::WrongType {
                     self.deletes_by(step);
                 }
@@ -240,7 +241,7 @@ impl Handshake {
             _ => {}
         }
         let cause = match (step, cause) {
-            // Whatever words an old or foreign server has for it.
+            // Old and other servers have various texts for this.
             (Step::Auth, Cause::ServerError) => Cause::WrongPassword,
             (Step::Select, Cause::ServerError) => Cause::NoSuchDatabase,
             (Step::RestartGuardValue, Cause::WrongType) => Cause::RestartGuardAltered,
@@ -251,21 +252,23 @@ impl Handshake {
         Some(cause)
     }
 
-    /// What a `SET` or `DEL` was answered that could not change anything. `DEL` has no arguments at all,
-    /// which the server says before anything else but that it does not exist.
+    /// Takes the outcome of a `SET` or `DEL` that could change nothing. Returns the cause if the
+    /// node cannot vote.
     fn write_tried(&mut self, step: Step, outcome: Ability) -> Option<Cause> {
         match outcome {
             Ability::Refused(cause) if !cause.suspends_writes() => {
                 self.refuse(cause);
                 return Some(cause);
             }
+            // Not by `DEL`: the number of its arguments is checked before all but its existence.
             _ if step == Step::Set => self.capabilities.set_writes(outcome),
             _ => {}
         }
         None
     }
 
-    /// The server has this command. Of both, the one with fewer words is used, which is tried last.
+    /// Records that the server has this command. If it has both, the shorter `DELIFEQ` is used,
+    /// which is tried last.
     fn deletes_by(&mut self, step: Step) {
         let command = match step {
             Step::DelIfEq => CompareAndDelete::DelIfEq,
@@ -276,7 +279,7 @@ impl Handshake {
 
     fn server(&mut self, info: &[u8]) {
         self.run_id = field(info, b"run_id").and_then(|id| id.try_into().ok());
-        // Without it two nodes could be one server, with two votes, and nobody would see it.
+        // Without it two nodes could be one server with two votes, undetected.
         if self.run_id.is_none() {
             self.refuse(Cause::UnexpectedReply);
         }
@@ -295,7 +298,8 @@ impl Handshake {
                 self.replication_id = replication_id(info);
                 self.replicas = replicas(info);
             }
-            // A failover is under way, and a wait may outlast it. Without sentinels the address is wrong.
+            // A failover is in progress, and a wait may outlast it. Without sentinels the address
+            // is wrong.
             Some(_) if node.has_sentinels => self.refuse(Cause::ReadOnly),
             Some(_) => self.refuse(Cause::Replica),
             None => self.refuse(Cause::UnexpectedReply),
@@ -312,12 +316,13 @@ impl Handshake {
     }
 
     fn refuse(&mut self, cause: Cause) {
-        // The first refusal explains the next ones: without AUTH everything else is refused as well.
+        // The first refusal explains the others: without AUTH everything else is refused as well.
         self.refused.get_or_insert(cause);
     }
 }
 
-/// Whether a server that says so in `INFO replication` is a master with these data, as it was when that was read before.
+/// Returns whether `INFO replication` shows a master that has the same data as when `known` was
+/// read.
 pub(crate) fn is_same_master(info: &[u8], known: Option<ReplicationId>) -> bool {
     field(info, b"role") == Some(b"master") && replication_id(info) == known
 }
@@ -326,17 +331,17 @@ fn replication_id(info: &[u8]) -> Option<ReplicationId> {
     field(info, b"master_replid")?.try_into().ok()
 }
 
-/// A server that takes no writes without replicas says how many are in time.
+/// Reads the replicas. Only a server that needs some for writes reports how many are in time.
 fn replicas(info: &[u8]) -> Option<Replicas> {
     let number = |name: &[u8]| std::str::from_utf8(field(info, name)?).ok()?.parse().ok();
     let connected = number(b"connected_slaves")?;
     Some(Replicas { connected, in_time: number(b"min_slaves_good_slaves") })
 }
 
-/// What no restart guard's key holds, so that nothing is deleted that holds this.
+/// A value that no restart guard's key holds, so that nothing is deleted.
 const NO_VALUE: &[u8] = b"tried by redbolt";
 
-/// The value of `name:value` in an `INFO` text.
+/// Returns the value of `name:value` in an `INFO` text.
 fn field<'i>(info: &'i [u8], name: &[u8]) -> Option<&'i [u8]> {
     info.split(|&byte| byte == b'\n')
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(b":"))
@@ -373,7 +378,7 @@ mod tests {
         assert_eq!(handshake.run_id, Some(*b"0123456789012345678901234567890123456789"));
     }
 
-    /// The one that sentinels name is about to be the master, or has just been it.
+    /// A replica that sentinels name will be the master soon, or has just been it.
     #[test]
     fn a_replica_that_sentinels_name_is_no_mistake() {
         let mut handshake = Handshake::default();
@@ -468,7 +473,7 @@ mod tests {
         assert_eq!(told, (None, Ability::Refused(Cause::NoReplicas)), "whatever DEL says");
     }
 
-    /// What other servers call an error of the arguments.
+    /// Some servers answer commands that others reject for their arguments.
     #[test]
     fn a_server_that_runs_what_is_tried_writes() {
         let told = answers(&[(Step::Set, Token::NilBulk), (Step::Del, Token::Int(0))]);

@@ -1,10 +1,11 @@
-//! Claims whose asks wait until a suspected node has answered.
+//! The claims whose requests wait until a suspected node has answered.
 //!
-//! Invariant: the list takes no more memory than the claims that are alive call for, however long the node hangs.
+//! The list takes no more memory than the claims that are alive require, however long the node
+//! hangs.
 
 use crate::proto::names::ClaimId;
 
-/// The claims whose asks are held back at one node.
+/// The claims whose requests are held back at one node.
 pub(crate) struct HeldBack(Vec<ClaimId>);
 
 impl HeldBack {
@@ -12,8 +13,8 @@ impl HeldBack {
         Self(Vec::with_capacity(2 * FEW + 1))
     }
 
-    /// Holds back the ask of a claim until the node has answered. `waits` selects the claims that still wait; `alive` is the
-    /// number of all claims.
+    /// Holds back the request of a claim. `waits` selects the claims that still wait; `alive` is
+    /// the number of all claims.
     pub(crate) fn add(
         &mut self,
         claim: ClaimId,
@@ -21,13 +22,14 @@ impl HeldBack {
         waits: impl FnMut(&ClaimId) -> bool,
     ) {
         self.0.push(claim);
-        // Attempts end, and a node may hang for long.
+        // Attempts end while a node hangs, so claims that no longer wait are removed.
         if self.0.len() > 2 * alive.max(FEW) {
             self.0.retain(waits);
         }
     }
 
-    /// Takes the claims whose asks were held back. Their list is to be given back, for its memory is used again.
+    /// Takes the claims whose requests were held back. The list must be given back, so that its
+    /// memory is reused.
     pub(crate) fn take(&mut self) -> Vec<ClaimId> {
         std::mem::take(&mut self.0)
     }
@@ -39,8 +41,8 @@ impl HeldBack {
     }
 }
 
-/// There is room for the asks that so many locks hold back at a node; a program with few allocates nothing when
-/// one hangs.
+/// The number of claims with room from the start, so that a program with few locks allocates
+/// nothing when a node hangs.
 const FEW: usize = 8;
 
 #[cfg(test)]
@@ -48,7 +50,7 @@ mod tests {
     use super::*;
     use crate::proto::slab::Key;
 
-    /// Attempts come and go meanwhile.
+    /// Attempts begin and end meanwhile.
     #[test]
     fn a_node_that_hangs_for_long_takes_no_more_memory_than_one_that_hangs_for_a_moment() {
         for (alive, most) in [(3, 2 * FEW), (20, 40)] {

@@ -1,14 +1,14 @@
-//! A link's receive buffer: the socket reads into it, and the decoder borrows it. A `Vec` of initialised bytes, because a
-//! socket cannot read into a `BytesMut` without unsafe code.
+//! The receive buffer of a link: the socket reads into it, and the decoder borrows it. It is a
+//! `Vec` of initialised bytes, because a socket cannot read into a `BytesMut` without unsafe code.
 
 use crate::resp::Limits;
 
-/// The limits of an answer. They are tight, because no command here has a larger one.
+/// Returns the limits of an answer. They are tight, because no command here has a larger one.
 pub(super) fn reply_limits() -> Limits {
     Limits { bulk: 64 << 10, depth: 2, elements: 16, line: 64 << 10, reply: 1 << 20 }
 }
 
-/// Unread bytes at `start..end`, free space behind them.
+/// A buffer with unread bytes at `start..end` and free space behind them.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
@@ -17,9 +17,10 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Room for at least half of [`CHUNK`]. The decoder takes complete tokens, so the buffer never holds more than one
-    /// token and a chunk.
+    /// Returns room for at least half of [`CHUNK`].
     pub(crate) fn space(&mut self) -> &mut [u8] {
+        // The decoder takes complete tokens, so the buffer never has more than one token and a
+        // chunk.
         if self.bytes.len() - self.end < CHUNK / 2 {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -53,7 +54,7 @@ impl Inbox {
     }
 }
 
-/// Enough for one read: a flight of answers fits, and so does the largest section of `INFO`.
+/// The size of one read: a flight of answers fits, and so does the largest section of `INFO`.
 const CHUNK: usize = 16 << 10;
 
 #[cfg(test)]

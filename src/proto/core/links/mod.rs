@@ -1,10 +1,7 @@
-//! A node's command link: opening, the handshake, refusing the node as a voter, and losing the connection.
+//! The command link of each node: opening, handshake, retirement and loss.
 //!
-//! What happens to one node is in `connection`, and what takes several nodes in `nodes`; what follows for others is queued as
-//! effects. What one node's conversation consists of is in `node`, the steps of its link in `command_link`, and nodes that hang in
-//! `suspect`.
-//!
-//! Not here: the restart guard, which lets a node vote, and push links, which have folders of their own.
+//! A node that could not undo a request gets none. The transitions of one node are in `connection`,
+//! those of several in `nodes`; consequences for other objects are effects.
 
 pub(super) mod capability;
 mod command_link;
@@ -30,17 +27,17 @@ pub(super) use self::node::{Node, Nodes, Pending};
 pub(super) use self::pipeline::{Due, Pipeline};
 pub use self::server::Replicas;
 
-/// What is missing of a node that is being connected to for longer than that should take.
+/// The progress of a connection attempt that takes longer than it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// There is a connection, and no answer.
+    /// A connection, but no answer.
     Unanswered,
-    /// There is no connection.
+    /// No connection.
     Unreached,
 }
 
-/// Why a node has not answered that was given enough time. It is not certain: the answer may be on its way.
+/// The text for a node that has not answered in time. The answer may still come.
 pub(crate) const HANGS: &str = "no answer, it seems to hang";
 
-/// A name is looked up and a connection made, anywhere on Earth, unless packets are lost.
+/// The time for a name lookup and a connection anywhere on Earth, unless packets are lost.
 pub(super) const FIRST_CONTACT: Duration = Duration::from_millis(250);

@@ -1,6 +1,4 @@
-//! One node's conversation: its link, what is under way on it, and what is known of the server.
-//!
-//! Not here: what the answers do to locks, see `answer` and the subjects.
+//! One node: its link, the requests in flight on it, and what is known of the server.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -25,33 +23,35 @@ use crate::proto::vote::{Cause, Vote};
 use crate::proto::{event::NodeState, lock_kind::Command};
 use crate::resp::{Decoder, Token, Violation, command};
 
-/// A request, as far as its answer has to be understood. `by_digest`: it went as a script's
-/// digest, so that the text can follow if the node says `NOSCRIPT`; to anything else that is an error.
+/// A request, as far as its answer must be understood. `by_digest`: it was sent as a script's
+/// digest, so the text can follow after `NOSCRIPT`; any other request that gets that answer has
+/// failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// `ask`: what was sent. `checked`: the restart guard is read by a command of its own, whose answer
-    /// follows.
+    /// A request of a claim. `ask`: the command. `checked`: a read of the restart guard follows as
+    /// another command.
     Ask {
         claim: ClaimId,
         ask: Command,
         by_digest: bool,
         checked: bool,
     },
-    /// The second half of an ask: the restart guard decides whether the vote counts.
+    /// The read of the restart guard behind a request, which decides whether the vote counts.
     Check {
         claim: ClaimId,
         vote: Vote,
     },
-    /// The node is to report the next change of what is read next.
+    /// A command to report the next change of the key that is read next.
     Caching,
-    /// A server's own command is to delete the key of this claim. `followed`: the script is behind it already.
+    /// The deletion of a claim's key by the server's own command. `followed`: the script is behind
+    /// it already.
     Delete {
         claim: ClaimId,
         followed: bool,
     },
-    /// All other connections of the node are to be dropped.
+    /// A command to drop all other connections of the node.
     DropOthers,
-    /// The restart guard is to be given our value.
+    /// The write of our restart guard.
     Enrol,
     Extend {
         claim: ClaimId,
@@ -59,29 +59,29 @@ pub(crate) enum Pending {
         by_digest: bool,
     },
     Handshake(Step),
-    /// Whether the node was a replica meanwhile.
+    /// A read of the replication id, which shows whether the node was a replica meanwhile.
     History,
     Kill,
-    /// A lock with a ticket reads what it listens to.
+    /// A read by a lock with a ticket.
     TicketRead {
         lock: LockId,
         round: u32,
         what: TicketRead,
     },
-    /// One of the reads by which an observer sees who leads.
+    /// A read by which an observer finds the leader.
     Observe(ObserverId, Read),
-    /// A permit is asked for in one slot, by an ask that may raise its counter.
+    /// A request for a permit in one slot, which may raise the permit's counter.
     Move {
         claim: ClaimId,
         counter: u64,
         by_digest: bool,
     },
-    /// The remaining TTL of the key that stood in the way of this attempt.
+    /// A read of the remaining TTL of the key in the way of this attempt.
     Remaining {
         lock: LockId,
         round: u32,
     },
-    /// Changes are to be reported on the connection with this client id, or no longer.
+    /// A command to report changes on the connection with this client id, or to stop.
     Track {
         to: Option<u64>,
     },
@@ -90,7 +90,7 @@ pub(crate) enum Pending {
         by_digest: bool,
     },
     View(ViewId, Question),
-    /// The fencing counters are to be raised, where the lock is still ours.
+    /// A command to raise the fencing counters, if the lock is still ours.
     WriteBack {
         claim: ClaimId,
         round: u32,
@@ -98,7 +98,7 @@ pub(crate) enum Pending {
     },
 }
 
-/// One node, as a core knows it.
+/// A node as seen by a core.
 pub(crate) struct Node {
     id: NodeId,
     pub(crate) link: CommandLink,
@@ -106,22 +106,22 @@ pub(crate) struct Node {
     pub(crate) restart_guard: Watch,
     pub(crate) push: Push,
     pub(crate) pipeline: Pipeline<Pending>,
-    /// Elsewhere while it is read.
+    /// The receive buffer, which is taken out while it is read.
     inbox: Option<Box<Inbox>>,
     decoder: Decoder,
     handshake: Handshake,
     pub(crate) capabilities: Capabilities,
-    /// The scripts that this connection has sent.
+    /// The scripts that were sent on this connection.
     loaded: Loaded,
-    /// More about a cause, in words that are safe to show.
+    /// A text that explains a cause and is safe to show.
     detail: Option<(Cause, String)>,
-    /// When bytes last came.
+    /// The time at which bytes last arrived.
     received_at: Timestamp,
-    /// How long it takes to answer.
+    /// The usual round trip.
     pub(crate) pace: Pace,
-    /// Claims whose asks wait until it has answered, for it is suspected.
+    /// The claims whose requests wait until this node, which is suspected, has answered.
     held_back: HeldBack,
-    /// What it owes the confirmation of.
+    /// The undos that it has not confirmed.
     pub(crate) debt: Debt,
 }
 
@@ -147,18 +147,16 @@ impl Node {
         }
     }
 
-    /// The node's place in the configuration.
     #[inline]
     pub(crate) fn id(&self) -> NodeId {
         self.id
     }
 
-    /// Whether the node can vote now.
+    /// Returns the state of the node for reports.
     pub(crate) fn state(&self, is_suspected: bool) -> NodeState {
         let link = &self.link;
         match link.state() {
-            // A node that hangs has an open connection, so its link alone would say that it is
-            // ready.
+            // A node that hangs has an open connection, so by its link alone it would be ready.
             _ if is_suspected && (link.takes_asks() || link.opens()) => NodeState::Suspected,
             Link::Ready => NodeState::Ready,
             Link::Down { .. } | Link::Leaving { .. } if link.was_tried() => {
@@ -171,7 +169,8 @@ impl Node {
         }
     }
 
-    /// The node is to report the next change of what is read next, as it does without a word unless it is told by choice.
+    /// Makes the node report the next change of the key that is read next. A node that does not
+    /// track by choice reports it in any case.
     pub(crate) fn track_next(&mut self, now: Timestamp) {
         if self.push.tracks_by_choice() {
             self.pipeline.push(Pending::Caching, now, |out| {
@@ -180,14 +179,14 @@ impl Node {
         }
     }
 
-    /// Forgets everything that belonged to the last connection, and returns that, if its client id was known.
+    /// Forgets everything about the last connection. Returns it if its client id was known.
     pub(super) fn reset_connection(&mut self) -> Option<Connection> {
         if let Some(inbox) = &mut self.inbox {
             inbox.clear();
         }
         self.decoder = Decoder::new(reply_limits());
         self.handshake = Handshake::default();
-        // Another process may answer next: with other rights, another memory and no scripts.
+        // Another process may answer next, with other rights, another memory and no scripts.
         self.capabilities.reset();
         self.restart_guard.forget_connection();
         self.loaded = Loaded::default();
@@ -196,45 +195,44 @@ impl Node {
         self.server.forget_connection()
     }
 
-    /// Starts the handshake, or a part of it again.
+    /// Starts the handshake, or a later read.
     pub(crate) fn start_handshake(&mut self, now: ClockReading) {
         self.handshake = Handshake::default();
         self.restart_guard.start_read(now);
     }
 
-    /// What the handshake has found out so far.
     pub(super) fn handshake(&mut self) -> &mut Handshake {
         &mut self.handshake
     }
 
-    /// Keeps words about a cause, which are safe to show.
+    /// Keeps a text that explains a cause and is safe to show.
     pub(crate) fn explain(&mut self, cause: Cause, words: String) {
         self.detail = Some((cause, words));
     }
 
-    /// More about this cause, if it is known.
+    /// Returns the text that explains this cause, if there is one.
     pub(crate) fn words(&self, cause: Cause) -> Option<&str> {
         let (of, words) = self.detail.as_ref()?;
         (*of == cause).then_some(words)
     }
 
-    /// Records that bytes have come, or are to come from now on.
+    /// Records that bytes have arrived, or are expected from now on.
     pub(crate) fn record_bytes(&mut self, now: Timestamp) {
         self.received_at = now;
     }
 
-    /// When bytes last came.
     pub(super) fn received_at(&self) -> Timestamp {
         self.received_at
     }
 
-    /// Where the next bytes are to be read to.
+    /// Returns the space for the next bytes of the socket.
     #[inline]
     pub(crate) fn space(&mut self) -> &mut [u8] {
         self.inbox.get_or_insert_default().space()
     }
 
-    /// The inbox, so that tokens can borrow it while answers change everything else. It has to be given back.
+    /// Takes the inbox, so that tokens can borrow it while answers change everything else. It must
+    /// be given back.
     #[inline]
     pub(crate) fn take_inbox(&mut self) -> Box<Inbox> {
         self.inbox.take().unwrap_or_default()
@@ -245,7 +243,7 @@ impl Node {
         self.inbox = Some(inbox);
     }
 
-    /// The next token of these bytes, and how many of them it takes.
+    /// Returns the next token of these bytes, and how many of them it takes.
     #[inline]
     pub(crate) fn decode<'b>(
         &mut self,
@@ -254,36 +252,35 @@ impl Node {
         self.decoder.next(bytes)
     }
 
-    /// Whether these bytes are an alert of TLS, as the first that a server sends.
+    /// Returns whether the first bytes of the server are a TLS alert.
     pub(crate) fn is_tls_alert(&self, unread: &[u8]) -> bool {
         matches!(self.link.state(), Link::Handshake { .. }) && unread.first() == Some(&TLS_ALERT)
     }
 
-    /// Whether the command goes by its digest, or else by its text, which the node knows from then on.
+    /// Returns whether the command is sent by its digest. If not, its text counts as sent.
     #[inline]
     pub(crate) fn goes_by_digest(&mut self, command: Command) -> bool {
-        // Known means sent on this connection: commands run in order, so the text is loaded before
-        // the digest runs.
+        // Commands run in order, so a text that was sent on this connection is loaded before the
+        // digest runs.
         let is_known = command.goes_by_digest(&mut self.loaded);
         is_known && self.capabilities.go_by_digest()
     }
 
-    /// The text of this script was not sent after all.
+    /// Forgets a script whose text was not sent after all.
     pub(crate) fn forget_script(&mut self, script: &Script) {
         self.loaded.forget(script);
     }
 
-    /// The node knows no script by its digest any more.
+    /// Forgets all scripts, because the node has lost them.
     pub(crate) fn forget_scripts(&mut self) {
         self.loaded.forget_all();
     }
 
-    /// The claims whose asks wait until the node has answered.
     pub(crate) fn held_back(&mut self) -> &mut HeldBack {
         &mut self.held_back
     }
 
-    /// Whether it is on its way to take asks.
+    /// Returns whether the node is likely to take requests soon.
     pub(super) fn will_take_asks(&self) -> bool {
         let settles = self.link.is_quarantined() && self.restart_guard.is_settling();
         settles || self.link.opens()
@@ -295,7 +292,7 @@ impl Node {
         self.detail = None;
     }
 
-    /// When the silence of a node that owes an answer has lasted for too long.
+    /// Returns when a node is dead that owes an answer and is silent.
     pub(super) fn dead_at(&self, dead_peer_timeout: Duration) -> Option<Timestamp> {
         let oldest = self.pipeline.oldest()?;
         // A node that sends bytes is alive, however long its answer to a large pipeline takes.
@@ -303,10 +300,10 @@ impl Node {
     }
 }
 
-/// The type of an alert's record. No reply begins with it.
+/// The type of a TLS alert's record. No reply begins with it.
 const TLS_ALERT: u8 = 0x15;
 
-/// The nodes of a core. A [`NodeId`] is a place among them.
+/// The nodes of a core. A [`NodeId`] is an index into them.
 pub(crate) struct Nodes(Vec<Node>);
 
 impl Nodes {

@@ -1,6 +1,6 @@
 //! All nodes of a core, in the order of the configuration.
 //!
-//! Invariant: a method here compares nodes, and changes one by what it has found.
+//! A method here compares nodes, and changes one by the result.
 
 use super::command_link::Link;
 use super::handshake::{Mistyped, Step};
@@ -11,13 +11,14 @@ use crate::proto::restart_guard::RunId;
 use crate::resp::Token;
 
 impl Nodes {
-    /// Opens the push links of these nodes, or keeps them open, for a lock that waits or an observer.
+    /// Opens the push links of these nodes, or keeps them open, for a waiter or an observer.
     pub(in crate::proto::core) fn want_push(&mut self, nodes: NodeSet, env: &mut Env<'_>) {
         nodes.iter().for_each(|node| self[node.index()].want_push(env));
     }
 
-    /// Takes the answer to a step of the handshake, or of a look, and applies what all steps have found if it is the last one. A
-    /// node is refused as a voter if more speaks against it than what may change while the connection lasts.
+    /// Takes the answer to a step of a handshake, or of a later read, and applies the whole if it
+    /// was the last step. Retires a node that must not vote, unless the reason may change on this
+    /// connection.
     pub(in crate::proto::core) fn answer(
         &mut self,
         id: NodeId,
@@ -30,12 +31,12 @@ impl Nodes {
         let refused = match node.link.state() {
             Link::Handshake { .. } => {
                 let twin = handshake.run_id().and_then(|run_id| self.twin(id, run_id));
-                // Asks may still run out of a dead connection.
+                // Requests may still run out of a dead connection.
                 let has_ghosts = claims.ghosts(id) > 0;
                 self[id.index()].complete_handshake(&handshake, twin, has_ghosts, env)
             }
             Link::Quarantined { .. } => node.complete_read(&handshake),
-            // A node whose time is over has been refused, and what it granted is being undone.
+            // After a timeout the node has been retired, and its grants are being undone.
             _ => return Ok(()),
         };
         match refused {
@@ -45,13 +46,14 @@ impl Nodes {
         Ok(())
     }
 
-    /// Returns another node that turned out to be the same server process.
+    /// Returns another node that is the same server process.
     fn twin(&mut self, node: NodeId, run_id: RunId) -> Option<NodeId> {
         let is_same =
             |other: &&mut Node| other.id() != node && other.server.run_id() == Some(run_id);
         let twin = self.iter_mut().find(is_same)?;
         if !twin.link.takes_reads() {
-            // It may have moved to this address: if it is not there, this node is believed next time.
+            // It may have moved to this address. If it is not there, this node is accepted next
+            // time.
             twin.server.forget_process();
         }
         Some(twin.id())

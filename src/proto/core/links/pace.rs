@@ -1,8 +1,7 @@
-//! How long a node takes to answer, as far as its answers have shown.
+//! The usual round trip of a node, as its answers have shown it.
 //!
-//! A smoothed round trip, as TCP has one: one sample at a time, so that answers which piled up behind a pause
-//! count once. Apart from `metrics`, which counts every answer and decides nothing. Not here: what
-//! follows when a node takes longer, see `suspect`.
+//! It is smoothed as in TCP, and takes one sample at a time, so that answers that piled up during a
+//! pause count once.
 
 use std::time::Duration;
 
@@ -11,14 +10,14 @@ use crate::proto::time::{Timestamp, saturating_nanos};
 /// The smoothed round trip of one node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// In nanoseconds; zero before the first answer.
+    /// The round trip in ns, or zero before the first answer.
     smoothed: u64,
-    /// The answer to a request that was sent before is no sample.
+    /// The start of the current sample: answers to earlier requests are ignored.
     from: Timestamp,
 }
 
 impl Pace {
-    /// The answer to a request that was sent at `since` came at `now`.
+    /// Records an answer at `now` to a request sent at `since`.
     #[inline]
     pub(crate) fn answered(&mut self, since: Timestamp, now: Timestamp) {
         if since < self.from {
@@ -32,37 +31,37 @@ impl Pace {
         };
     }
 
-    /// Records that the connection was opened at `since` and stands at `now`. That shows the way to a node that has not
-    /// answered yet.
+    /// Records a connection opened at `since` and made at `now`, which shows the way to a node that
+    /// has not answered yet.
     pub(super) fn record_connection(&mut self, since: Timestamp, now: Timestamp) {
         if self.smoothed == 0 {
             self.smoothed = now.0.saturating_sub(since.0).clamp(1, LONGEST);
         }
     }
 
-    /// Ignores answers to requests that were sent before `now`: nobody has read them, and they may have waited for long.
+    /// Ignores answers to requests sent before `now`, because they may have waited in the socket.
     pub(super) fn ignore_before(&mut self, now: Timestamp) {
         self.from = self.from.max(now);
     }
 
-    /// Whether it usually takes no longer than that, as far as is known.
+    /// Returns whether the node usually answers within `span`, as far as is known.
     pub(crate) fn answers_within(&self, span: Duration) -> bool {
         self.smoothed <= saturating_nanos(span)
     }
 
-    /// `None` if nothing is known.
+    /// Returns the round trip, if it is known.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         (self.smoothed != 0).then(|| Duration::from_nanos(self.smoothed))
     }
 
-    /// Zero if nothing is known.
+    /// Returns the round trip in ns, or zero if it is unknown.
     #[inline]
     pub(crate) fn round_trip_ns(&self) -> u64 {
         self.smoothed
     }
 }
 
-/// An answer that took longer says that the node hung, and not how far it is.
+/// The longest sample in ns: a longer answer shows that the node hung, and not how far away it is.
 const LONGEST: u64 = 1_000_000_000;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The bytes on their way to a node, and the answers that are due, in order.
+//! The pipeline of a link: bytes to be sent, and requests whose answers are pending, in order.
 //!
-//! Redis answers in the order of the requests, and nothing else says which answer belongs to which. A request stays
-//! here until its answer has come, however late. Not here: what a request means.
+//! A node answers in the order of its requests, and nothing else matches an answer to a request. So
+//! a request stays here until its answer has come, however late.
 
 use std::collections::VecDeque;
 
@@ -9,21 +9,23 @@ use bytes::{Buf, BytesMut};
 
 use crate::proto::time::Timestamp;
 
-/// One link's outbox and the ring of requests that have no answer yet. No `Debug`: the bytes may be passwords.
+/// The outbox of a link, and its requests without an answer. It is not `Debug`, because the bytes
+/// may contain passwords.
 pub(crate) struct Pipeline<R> {
-    /// Bytes that the socket has not taken. No handle on them is split off, so the memory is used again.
+    /// Bytes that the socket has not taken. No handle on them is split off, so the memory is
+    /// reused.
     outbox: BytesMut,
-    /// Bytes that it has taken: the stream offset of the outbox's first byte.
+    /// The number of bytes that the socket has taken: the stream offset of the outbox's first byte.
     sent: u64,
     due: VecDeque<Due<R>>,
 }
 
-/// A request whose answer is due.
+/// A request whose answer is pending.
 #[derive(Debug)]
 pub(crate) struct Due<R> {
     pub(crate) pending: R,
     pub(crate) since: Timestamp,
-    /// Stream offset of its first byte.
+    /// The stream offset of its first byte.
     start: u64,
 }
 
@@ -32,7 +34,7 @@ impl<R> Pipeline<R> {
         Self { outbox: BytesMut::new(), sent: 0, due: VecDeque::new() }
     }
 
-    /// Appends a request; `encode` writes its bytes.
+    /// Appends a request whose bytes `encode` writes.
     #[inline]
     pub(crate) fn push(&mut self, pending: R, now: Timestamp, encode: impl FnOnce(&mut BytesMut)) {
         let start = self.end();
@@ -46,7 +48,7 @@ impl<R> Pipeline<R> {
         self.due.pop_front()
     }
 
-    /// The oldest request was answered in part: `rest` is left of it, and another answer is due.
+    /// Replaces the oldest request, which was answered in part, by `rest`, whose answer is pending.
     #[inline]
     pub(crate) fn becomes(&mut self, rest: R) {
         if let Some(due) = self.due.front_mut() {
@@ -54,7 +56,7 @@ impl<R> Pipeline<R> {
         }
     }
 
-    /// Puts back what [`answered`](Self::answered) took: that was no answer to it.
+    /// Puts back what [`answered`](Self::answered) took, because there was no answer to it.
     pub(crate) fn unanswered(&mut self, due: Due<R>) {
         self.due.push_front(due);
     }
@@ -67,7 +69,7 @@ impl<R> Pipeline<R> {
         self.due.len()
     }
 
-    /// How many requests without an answer there is room for.
+    /// Returns how many requests fit without an allocation.
     pub(crate) fn room(&self) -> usize {
         self.due.capacity()
     }
@@ -80,7 +82,7 @@ impl<R> Pipeline<R> {
         self.due.iter().map(|due| &due.pending)
     }
 
-    /// Changes the first request that `change` knows. Whether there was one.
+    /// Applies `change` to the requests until it returns `true`. Returns whether it did.
     pub(crate) fn change(&mut self, change: impl FnMut(&mut R) -> bool) -> bool {
         self.due.iter_mut().map(|due| &mut due.pending).any(change)
     }
@@ -99,13 +101,13 @@ impl<R> Pipeline<R> {
         }
     }
 
-    /// Takes back the first request that `wanted` finds, if no byte of it has reached the socket. It moves all bytes
-    /// behind the request, so it does nothing while very much waits to be sent.
+    /// Takes back the first request that `wanted` selects, if no byte of it has reached the socket
+    /// and the outbox is not longer than [`WITHDRAWABLE`].
     pub(crate) fn withdraw(&mut self, wanted: impl Fn(&R) -> bool) -> Option<R> {
         if self.outbox.is_empty() || self.outbox.len() > WITHDRAWABLE {
             return None;
         }
-        // A request that has begun to leave has to leave as a whole, or the server takes the next one
+        // A request that has begun to leave must leave as a whole, or the server takes the next one
         // for its arguments.
         let unsent = self.due.partition_point(|due| due.start < self.sent);
         let at = unsent + self.due.range(unsent..).position(|due| wanted(&due.pending))?;
@@ -114,14 +116,16 @@ impl<R> Pipeline<R> {
         self.outbox.copy_within((end - self.sent) as usize.., (start - self.sent) as usize);
         self.outbox.truncate(self.outbox.len() - (end - start) as usize);
         let taken = self.due.remove(at)?;
-        // Their bytes have moved: an old offset would cut the next withdrawal out of another request.
+        // Their bytes have moved: an old offset would cut the next withdrawal out of another
+        // request.
         for later in self.due.range_mut(at..) {
             later.start -= end - start;
         }
         Some(taken.pending)
     }
 
-    /// Takes back the last request, if it is what is wanted and no byte of it has reached the socket. Whether it was.
+    /// Takes back the last request, if `wanted` selects it and no byte of it has reached the
+    /// socket. Returns whether it did.
     pub(crate) fn take_back_last(&mut self, wanted: impl Fn(&R) -> bool) -> bool {
         let is_wanted = |due: &&Due<R>| due.start >= self.sent && wanted(&due.pending);
         let Some(start) = self.due.back().filter(is_wanted).map(|due| due.start) else {
@@ -132,7 +136,8 @@ impl<R> Pipeline<R> {
         true
     }
 
-    /// The requests without an answer, and whether no byte of them reached the socket.
+    /// Returns the requests without an answer, each with whether no byte of it has reached the
+    /// socket.
     pub(crate) fn into_requests(self) -> impl Iterator<Item = (R, bool)> {
         // Only a request of which no byte was taken has certainly not run.
         self.due.into_iter().map(move |due| (due.pending, due.start >= self.sent))
@@ -143,8 +148,8 @@ impl<R> Pipeline<R> {
     }
 }
 
-/// Nothing is taken back from a larger outbox: to cancel many requests one by one would cost the square of their
-/// number.
+/// The longest outbox from which a request is taken back. That moves all bytes behind it, so to
+/// cancel many requests one by one would cost the square of their number.
 const WITHDRAWABLE: usize = 64 << 10;
 
 #[cfg(test)]
@@ -191,7 +196,7 @@ mod tests {
         let mut round = |places: &mut BTreeSet<*const u8>| {
             pipeline.push((), Timestamp(0), |out| out.extend_from_slice(&[b'x'; 100]));
             pipeline.answered();
-            // Of the last request something is always left, and not always as much.
+            // Some of the last request is always left, and not always as much.
             let left = pipeline.sent % 99 + 1;
             pipeline.sent(pipeline.unsent().len() - left as usize);
             places.insert(pipeline.unsent().as_ptr());

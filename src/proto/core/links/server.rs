@@ -1,47 +1,49 @@
-//! Which server a node's connection leads to, as far as the handshake has found out.
+//! The server that a node's connection leads to, as far as the handshake has found out.
 //!
-//! A node is known by its address, a server process by its run id, and a connection to it by its client id. Apart from
-//! the handshake, which reads both ids, because this outlives connections: a dead connection is killed only where the
-//! process is certainly the same. Not here: that two nodes are one process, which the folder's `mod.rs` finds out.
+//! A node has an address, a server process a run id, and a connection to it a client id. This
+//! outlives connections, because a dead connection is killed only if the process is certainly the
+//! same.
 
 use crate::proto::restart_guard::{ReplicationId, RunId};
 
-/// Who a node is.
+/// The server of one node.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// This connection is in the wrong database, leads to another node's server, or did not say in time where it
-    /// leads: an undo of anything that was not asked for on it would find nothing, and be taken for a confirmation.
+    /// Whether this connection is in the wrong database, leads to another node's server, or has not
+    /// shown in time where it leads. An undo of a request that was sent on another connection would
+    /// find nothing here, and count as a confirmation.
     is_wrong: bool,
-    /// AUTH and SELECT have succeeded here with these settings, or are not needed.
+    /// Whether AUTH and SELECT have succeeded with these settings, or are not needed.
     is_proven: bool,
-    /// Of the last connection whose handshake was complete.
+    /// The run id of the last connection whose handshake was complete.
     run_id: Option<RunId>,
-    /// The history of its data, as it was told last.
+    /// The history of its data, as last reported.
     replication_id: Option<ReplicationId>,
-    /// Its replicas, as it was told last.
+    /// Its replicas, as last reported.
     replicas: Option<Replicas>,
-    /// The present connection, once its handshake was complete.
+    /// The present connection, if its handshake was complete.
     connection: Option<Connection>,
-    /// The dead connection whose unread asks may still run here; `None` if there are several such connections, or if its
-    /// client id is not known.
+    /// The dead connection whose unread requests may still run. `None` if there are several, or if
+    /// its client id is unknown.
     ghosts_in: Option<Connection>,
-    /// How far its clock was ahead of ours when it last refused a fencing token, in µs.
+    /// The lead of its clock over this client's, in µs, when it last refused a fencing token.
     clock_ahead_us: Option<i64>,
 }
 
-/// The replicas of a node, as it told when its connection was opened.
+/// The replicas of a node, as reported when its connection was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replicas {
-    /// How many are connected.
+    /// The number of connected replicas.
     pub connected: u32,
-    /// How many of them are in time, where the node takes no writes without some:
-    /// [`min-replicas-to-write`](https://redis.io/docs/latest/operate/oss_and_stack/management/replication/). `None`: it
-    /// takes writes without any.
+    /// The number of replicas that are in time, if the node needs some for writes
+    /// ([`min-replicas-to-write`][replication]). `None` if it needs none.
+    ///
+    /// [replication]: https://redis.io/docs/latest/operate/oss_and_stack/management/replication/
     pub in_time: Option<u32>,
 }
 
-/// Which server process a connection led to, and its client id there.
+/// The server process that a connection led to, and the connection's client id there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Connection {
     run_id: RunId,
@@ -62,7 +64,8 @@ impl Server {
         }
     }
 
-    /// Whether AUTH and SELECT have succeeded here, or are not needed, so that asks may follow them unanswered.
+    /// Returns whether AUTH and SELECT have succeeded, or are not needed, so that requests may
+    /// follow them at once.
     pub(super) fn is_proven(&self) -> bool {
         self.is_proven
     }
@@ -71,7 +74,7 @@ impl Server {
         self.is_proven = is_proven;
     }
 
-    /// Whether the connection leads to another server than the node's, or may do so.
+    /// Returns whether the connection leads to another server than the node's, or may do so.
     pub(crate) fn is_wrong(&self) -> bool {
         self.is_wrong
     }
@@ -80,12 +83,11 @@ impl Server {
         self.is_wrong = is_wrong;
     }
 
-    /// The process that the last connection led to.
     pub(crate) fn run_id(&self) -> Option<RunId> {
         self.run_id
     }
 
-    /// The history of its data, which changes when it was a replica.
+    /// Returns the history of its data, which has changed if it was a replica.
     pub(crate) fn replication_id(&self) -> Option<ReplicationId> {
         self.replication_id
     }
@@ -94,7 +96,6 @@ impl Server {
         self.replication_id = replication_id;
     }
 
-    /// Its replicas, if it has told.
     pub(crate) fn replicas(&self) -> Option<Replicas> {
         self.replicas
     }
@@ -103,12 +104,11 @@ impl Server {
         self.replicas = replicas;
     }
 
-    /// Forgets which process it is. It may have moved to another address, and is believed next time.
+    /// Forgets the process. It may have moved to another address, and is accepted next time.
     pub(super) fn forget_process(&mut self) {
         self.run_id = None;
     }
 
-    /// How far its clock was ahead of ours when it last refused a fencing token, in µs.
     pub(crate) fn clock_ahead_us(&self) -> Option<i64> {
         self.clock_ahead_us
     }
@@ -117,8 +117,8 @@ impl Server {
         self.clock_ahead_us = ahead_us;
     }
 
-    /// Records which process this is, and the connection's client id there. Returns whether another process was here
-    /// before.
+    /// Records the process and the connection's client id there. Returns whether another process
+    /// was here before.
     pub(super) fn identify(&mut self, run_id: RunId, client_id: Option<u64>) -> bool {
         self.connection = client_id.map(|client_id| Connection { run_id, client_id });
         self.run_id.replace(run_id).is_some_and(|before| before != run_id)
@@ -127,24 +127,25 @@ impl Server {
     /// Forgets the connection that has ended. Returns it if its client id was known.
     pub(super) fn forget_connection(&mut self) -> Option<Connection> {
         self.is_wrong = false;
-        // Or one server that stood in for two nodes would be a quorum of clocks.
+        // Otherwise one server that stood in for two nodes would be a quorum of clocks.
         self.clock_ahead_us = None;
         self.connection.take()
     }
 
-    /// Records that the ghosts are in several connections.
+    /// Records that requests may still run out of several dead connections.
     pub(crate) fn spread_ghosts(&mut self) {
         self.set_ghosts_in(None);
     }
 
-    /// Records that asks may still run out of this dead connection, and out of no other. `None`: out of several.
+    /// Records that requests may still run out of this dead connection only, or out of several if
+    /// `None`.
     pub(super) fn set_ghosts_in(&mut self, connection: Option<Connection>) {
         self.ghosts_in = connection;
     }
 
-    /// The client id of the dead connection that all ghosts are in, if it was to this process: in another process that id
-    /// is a stranger's.
+    /// Returns the client id of the dead connection that all such requests are in.
     pub(super) fn ghosts_in(&self, run_id: RunId) -> Option<u64> {
+        // In another process this id belongs to another client.
         let dead = self.ghosts_in.filter(|dead| dead.run_id == run_id)?;
         Some(dead.client_id)
     }

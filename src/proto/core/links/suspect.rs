@@ -1,7 +1,7 @@
-//! Suspicion: a node that hangs is not waited for. The rules are in docs/how-it-works/protocol.md.
+//! Suspicion: locks do not wait for a node that hangs.
 //!
-//! Suspicion is no failure and no vote: [`Votes::verdict`] takes it into account once a quorum has voted. Not here:
-//! what a suspected node is not asked for, which is with who asks.
+//! It is neither a failure nor a vote: [`Votes::verdict`] takes it into account once a quorum has
+//! voted. The rules are in docs/how-it-works/protocol.md.
 //!
 //! [`Votes::verdict`]: crate::proto::Votes::verdict
 
@@ -15,13 +15,14 @@ use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::time::Timestamp;
 
 impl Core {
-    /// Nobody has read the sockets for a while, so that answers which are read now say nothing of how long
-    /// the nodes took. Call it before reading them.
+    /// Ignores the round trips of requests that were sent before `now`. Call it before reading
+    /// sockets that have not been read for a while: their answers do not show how long the nodes
+    /// took.
     pub fn resume(&mut self, now: Timestamp) {
         self.nodes.iter_mut().for_each(|node| node.pace.ignore_before(now));
     }
 
-    /// How far a node has come that is being connected to, and that has had the time for more.
+    /// Returns the progress of a connection attempt to a node that has had the time for more.
     pub(crate) fn silence(&self, node: NodeId) -> Option<Silence> {
         let (silence, since) = self.node(node).silence()?;
         let allowance = self.nodes.allowance(node).max(FIRST_CONTACT / 2);
@@ -44,18 +45,19 @@ impl Nodes {
         }
     }
 
-    /// Returns for how long a node may be silent when a quorum has answered.
+    /// Returns for how long a node may be silent after a quorum has answered.
     pub(in crate::proto::core) fn allowance(&self, node: NodeId) -> Duration {
         match self[node.index()].pace.round_trip() {
             Some(known) => (known * ROUND_TRIPS).max(LEAST),
-            // Not even known is how long it takes to connect: the node is given the time of a first contact.
+            // Its round trip is unknown, so it has the time of a first contact.
             None => (self.farthest() * ROUND_TRIPS).max(FIRST_CONTACT),
         }
     }
 
     /// Returns until when a round waits for a node, if a quorum has answered at `since`.
     pub(in crate::proto::core) fn awaited_until(&self, id: NodeId, since: Timestamp) -> Timestamp {
-        // Each round would wait anew for a node that cannot be reached, and meanwhile keep what it has won from others.
+        // From the begin of the connection attempt: otherwise each round would wait again for a
+        // node that cannot be reached, and meanwhile keep what it has won from others.
         let since = match self[id.index()].link.state() {
             Link::Opening { since: opened, .. } => since.min(opened),
             _ => since,
@@ -63,13 +65,14 @@ impl Nodes {
         since + self.allowance(id)
     }
 
-    /// The round trip of the node that takes longest.
+    /// Returns the longest round trip of all nodes.
     fn farthest(&self) -> Duration {
         let known = self.iter().filter_map(|node| node.pace.round_trip());
         known.max().unwrap_or_default()
     }
 
-    /// Whether a node has been silent for so long that a quorum must have answered whatever it was asked, and has.
+    /// Returns whether a node has been silent for longer than the farthest node needs to answer and
+    /// its own allowance, while a quorum has answered.
     pub(crate) fn is_overdue(&self, id: NodeId, quorum: usize, now: Timestamp) -> bool {
         let node = &self[id.index()];
         let Some(oldest) = node.pipeline.oldest() else { return false };
@@ -77,13 +80,13 @@ impl Nodes {
         if !node.link.takes_asks() || now < silent_since + self.farthest() + self.allowance(id) {
             return false;
         }
-        // Where no quorum has answered since, the silence is not this node's.
+        // If no quorum has answered since, the silence is not this node's.
         self.iter().filter(|node| node.received_at() > silent_since).count() >= quorum
     }
 }
 
 impl Node {
-    /// How far a node has come that is being connected to, and since when it has been there.
+    /// Returns the progress of a connection attempt, and since when there was none.
     fn silence(&self) -> Option<(Silence, Timestamp)> {
         match self.link.state() {
             Link::Opening { since, .. } => Some((Silence::Unreached, since)),
@@ -93,6 +96,6 @@ impl Node {
     }
 }
 
-/// A node may take so many times as long as it usually does, and at least so long.
+/// The allowance of a node, in its round trips, and the shortest one.
 const ROUND_TRIPS: u32 = 4;
 const LEAST: Duration = Duration::from_millis(5);
