@@ -175,7 +175,7 @@ mod tests {
 
     /// The texts are those of Redis 5.0, 6.2, 7.0.15 and 7.2. Valkey and Redis 8 have those of 7.2.
     #[test]
-    fn what_is_refused_before_the_arguments_are_read() {
+    fn errors_that_come_before_the_arguments_are_refusals() {
         let forbidden = [
             "ERR unknown command `SET`, with args beginning with: `redbolt:guard`, ``, `NX`, `XX`, ",
             "ERR unknown command 'SET', with args beginning with: 'redbolt:guard' '' 'NX' 'XX' ",

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_was_left_for_stays_its_cause() {
+    fn the_cause_of_leaving_a_node_stays() {
         let mut link = CommandLink::new();
         link.start_opening(at(0), at(100));
         link.start_handshake(at(100), false, ClockReading::default());

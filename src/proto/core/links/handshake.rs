@@ -380,7 +380,7 @@ mod tests {
 
     /// A replica that sentinels name will be the master soon, or has just been it.
     #[test]
-    fn a_replica_that_sentinels_name_is_no_mistake() {
+    fn a_replica_named_by_sentinels_is_not_a_configuration_error() {
         let mut handshake = Handshake::default();
         let node = NodeSettings::default().has_sentinels(true);
         let info = Token::Bulk(b"role:slave\r\n");
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn others_may_not() {
+    fn other_servers_may_not_vote() {
         let refused = |server: &[u8], replication: &[u8], memory: &[u8]| {
             handshake(server, replication, memory).refused
         };
@@ -455,7 +455,7 @@ mod tests {
     const NOPERM: Token<'_> = Token::Error(b"NOPERM this user has no permissions to run it");
 
     #[test]
-    fn an_error_that_passes_is_not_taken_for_a_lack() {
+    fn a_temporary_error_is_not_a_missing_ability() {
         for step in [Step::ClientId, Step::SetName, Step::Eval] {
             assert_eq!(answers(&[(step, BUSY)]).0, Some(Cause::Busy), "{step:?}");
         }
@@ -475,13 +475,13 @@ mod tests {
 
     /// Some servers answer commands that others reject for their arguments.
     #[test]
-    fn a_server_that_runs_what_is_tried_writes() {
+    fn a_server_that_runs_the_tried_commands_can_write() {
         let told = answers(&[(Step::Set, Token::NilBulk), (Step::Del, Token::Int(0))]);
         assert_eq!(told, (None, Ability::Given));
     }
 
     #[test]
-    fn the_oldest_version_will_do() {
+    fn the_oldest_supported_version_is_accepted() {
         let info = |version| [&b"redis_version:"[..], version, b"\r\n", SERVER].concat();
         for (version, refused) in [(&b"5.0.0"[..], None), (b"4.0.14", Some(Cause::TooOld))] {
             assert_eq!(handshake(&info(version), b"role:master\r\n", b"").refused, refused);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_named_before_the_password() {
+    fn auth_sends_the_user_before_the_password() {
         let auth = |user: Option<&[u8]>| {
             let credentials =
                 Credentials::new(user.map(<[u8]>::to_vec), Secret::new(b"pw".to_vec()));

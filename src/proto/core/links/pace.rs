@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_the_round_trip_to_the_node() {
+    fn the_pace_follows_the_round_trip_to_the_node() {
         let (pace, _) = paced([80 * MS]);
         assert_eq!(
             pace.round_trip(),
@@ -97,7 +97,7 @@ mod tests {
 
     /// A node that hung answers everything at once.
     #[test]
-    fn what_piled_up_counts_once() {
+    fn answers_that_piled_up_count_once() {
         let (mut pace, now) = paced([MS; 10]);
         let woken = now + Duration::from_secs(3_600);
         (0..1_000).for_each(|_| pace.answered(now, woken));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_listened_for_is_no_sample() {
+    fn answers_that_waited_unread_are_not_samples() {
         let (mut pace, now) = paced([MS]);
         let later = now + Duration::from_millis(500);
         pace.ignore_before(later);
