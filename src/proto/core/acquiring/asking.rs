@@ -17,7 +17,7 @@ use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 
 impl Core {
-    /// Sends the request to these nodes and sets the time within which they have to answer.
+    /// Sends the request to these nodes and limits the time for their answers.
     pub(in crate::proto::core) fn offer_to(
         &mut self,
         id: LockId,
@@ -38,8 +38,8 @@ impl Core {
         decided.unwrap_or_default()
     }
 
-    /// Sends the request to one node, now or once its link is ready. Returns how long the link may
-    /// take. A lock has one request open at a suspected node: the next is held back until the node
+    /// Sends the request to one node, now or once its link is ready; returns how long the link may
+    /// take. At a suspected node a lock has one request open: the next is held back until the node
     /// answers.
     fn offer_node(
         &mut self,
@@ -62,8 +62,8 @@ impl Core {
         } else {
             let (node, mut env) = self.node_in_env(node_id, now);
             if node.reopen(&mut env) {
-                // A first contact gets the time that it needs. A node that failed before gets no
-                // more time than one that is connected.
+                // A first contact gets the time that it needs; a node that failed before gets no
+                // extra time.
                 let is_first = node.link.has_not_failed();
                 self.claims.find_mut(claim).into_iter().for_each(|claim| claim.queue(node_id));
                 return match is_first {
@@ -113,8 +113,7 @@ impl Core {
         });
     }
 
-    /// Returns the request of a lock with a ticket; without the ticket if the node has no queue or
-    /// the ticket has ended.
+    /// Returns the request with the ticket, if the node has a queue and the ticket is still in use.
     fn ask_with_ticket(
         &mut self,
         node: NodeId,
@@ -132,14 +131,12 @@ impl Core {
         self.claims.find(id).map_or(Command::SetIfAbsent, |claim| claim.kind().ask)
     }
 
-    /// Sends the requests that waited for this node's link.
     pub(in crate::proto::core) fn send_queued(&mut self, node: NodeId, now: ClockReading) {
         for id in self.claims.that(|claim| claim.is_queued(node)).collect::<Vec<_>>() {
             self.send_ask(node, id, now);
         }
     }
 
-    /// Fails the requests that wait for a link which will not open.
     pub(in crate::proto::core) fn fail_queued_asks(&mut self, node: NodeId) {
         for claim in self.claims.that(|claim| claim.is_queued(node)) {
             self.common.effects.of_claim(node, claim, ClaimEffect::FailQueuedAsk);
@@ -154,7 +151,7 @@ impl Core {
         now: ClockReading,
     ) {
         if let Some(ticket) = self.claims.ticket_of(id).filter(|_| !untouched) {
-            // The request may still run, and then re-creates a ticket that was removed.
+            // The request may still run and re-create a ticket that was removed.
             ticket.connection_lost(node, false);
         }
         self.at_claim(id, now, |claim| claim.lose_ask(node, untouched));
@@ -186,8 +183,7 @@ impl Core {
         }
     }
 
-    /// Returns the suspected nodes at which a request or undo of an earlier attempt of this lock is
-    /// open.
+    /// Returns the suspected nodes with an open request or undo of an earlier attempt of this lock.
     pub(super) fn open_asks(&self, id: LockId) -> NodeSet {
         if mutant!(SuspectAskedAgain) {
             return NodeSet::default();
@@ -201,7 +197,7 @@ impl Core {
         active.attempt.open.or(last).and(self.common.suspected)
     }
 
-    /// Sends the requests that were held back, now that the suspected node has answered.
+    /// Sends the requests that were held back until this node answered.
     #[cold]
     pub(in crate::proto::core) fn send_held_back(&mut self, id: NodeId, now: ClockReading) {
         let held_back = self.node_mut(id).held_back().take();

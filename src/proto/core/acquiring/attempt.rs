@@ -1,8 +1,7 @@
-//! An attempt from its first request to its verdict, and how long it waits for the remaining nodes
-//! after a quorum has voted.
+//! An attempt from its first request to its verdict.
 //!
-//! Invariant: a suspected node is not waited for, but suspicion is neither a failure nor a vote.
-//! The time after which a node is suspected is computed in `links::suspect`.
+//! Invariant: a suspected node is not waited for once a quorum has voted, but suspicion is neither
+//! a failure nor a vote. The allowance of a node is computed in `links::suspect`.
 
 use std::time::Duration;
 
@@ -30,8 +29,7 @@ impl Core {
         let votes = self.ballot();
         // A new token for each attempt, so that the undo of one cannot delete the key of the next.
         let mut random = self.common.entropy.bytes::<16>();
-        // The token begins with a letter: some libraries read a string of digits as a time in the
-        // past.
+        // It begins with a letter: some libraries read a string of digits as a time in the past.
         random[0] |= 0xa0;
         let open = self.open_asks(id);
         let Some(active) = self.locks.active(id) else { return false };
@@ -63,9 +61,9 @@ impl Core {
 }
 
 impl LockAtWork<'_> {
-    /// Decides by the lead's vote. After a grant the other nodes are asked too, under the same
-    /// token and with validity counted from the lead's request; also if the lead rejected our
-    /// clock, because that is not a vote on the lock.
+    /// Decides by the lead's vote. After a grant the other nodes are asked under the same token,
+    /// with validity counted from the lead's request; also if the lead rejected our clock, which is
+    /// not a vote on the lock.
     fn led(&mut self, lead: NodeId) -> Decision {
         let reason = match self.active.votes.of(lead) {
             None => return Decision::Continue,
@@ -80,7 +78,6 @@ impl LockAtWork<'_> {
         self.attempt_failed(reason)
     }
 
-    /// Decides the attempt by the votes so far.
     pub(crate) fn decide(&mut self) -> Decision {
         match self.lock.phase {
             Phase::Asking => {}
@@ -121,14 +118,13 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Records how long a round of requests took, in an average in which the last one weighs an
-    /// eighth.
+    /// Updates the average duration of a round; the last one weighs an eighth.
     fn record_round_trip(&mut self) {
         let (before, took) = (self.env.round_trip, self.active.round.took(self.env.now.boot));
         self.env.round_trip = if before.is_zero() { took } else { (before * 7 + took) / 8 };
     }
 
-    /// Grants a lock that a quorum has granted in time, once its slot and fencing token are agreed.
+    /// Grants the lock once its slot and fencing token are agreed.
     fn quorum_granted(&mut self) -> Decision {
         if self.active.permit.is_wanted() {
             match self.agree_on_slot() {
@@ -149,7 +145,6 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Decides by the state of the write-back.
     fn decide_write_back(&mut self) -> Decision {
         // The write-back takes another round trip out of the same lease.
         let verdict = match self.lock.lease.remaining(self.env.now) {
@@ -173,7 +168,7 @@ impl LockAtWork<'_> {
         Decision::Granted
     }
 
-    /// Ends an attempt whose time is up. Before that, looks for nodes that exceed their allowance.
+    /// Ends an attempt whose time is up; before that, looks for nodes that exceed their allowance.
     pub(crate) fn attempt_due(&mut self) -> Decision {
         if !self.active.round.is_over(self.env.now.boot) {
             self.arm(self.active.round.until());
@@ -183,7 +178,7 @@ impl LockAtWork<'_> {
         if self.env.now.boot >= self.active.waiting.deadline()
             && let Some(decided) = self.active.attempt.decided
         {
-            // An attempt that was cut short is a worse reason than the attempt before it.
+            // An attempt that was cut short is a worse reason than the one before it.
             self.active.votes = decided;
             return Decision::Refused(RefusalReason::OutOfTime);
         }
@@ -194,7 +189,7 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Fails the nodes that have not voted, or have not confirmed the fencing token.
+    /// Fails the nodes that have not voted, or have not confirmed the token.
     fn fail_the_silent(&mut self) {
         let votes = &mut self.active.votes;
         let unconfirmed = match self.lock.phase {
@@ -213,8 +208,8 @@ impl LockAtWork<'_> {
                 Link::Opening { .. } => Cause::ConnectTimeout,
                 _ => Cause::NoAnswer,
             };
-            // The answer may still come, but no longer counts. If it is a grant, the undo that is
-            // owed deletes the key.
+            // A late answer no longer counts; if it is a grant, the undo that is owed deletes the
+            // key.
             votes.cast(node, Vote::Fail(cause));
             self.env.metrics.of(node).not_voted(cause);
             if mutant!(ReplyShifted) {
@@ -227,8 +222,8 @@ impl LockAtWork<'_> {
         let is_set_right = reason == RefusalReason::NoQuorum && self.set_clock_right();
         let active = &mut *self.active;
         let out_of_time = self.env.now.boot >= active.waiting.deadline();
-        // The nodes have reported how wrong our clock is, which is not a verdict on the lock. Only
-        // one repeat: a node whose clock runs away could ask for more without end.
+        // The nodes have reported how wrong our clock is, which is not a verdict on the lock.
+        // Repeated only once: a node whose clock runs away could ask for more without end.
         if is_set_right && !out_of_time && active.fencing.take_repeat() {
             return Decision::Repeat;
         }
@@ -251,7 +246,6 @@ impl LockAtWork<'_> {
 }
 
 impl Active {
-    /// Returns the report of a refused lock.
     pub(crate) fn refusal(&mut self, reason: RefusalReason, now: ClockReading) -> Refusal {
         let needed = self.votes.quorum().saturating_sub(self.votes.grants().len());
         let remaining = self.waiting.free_at(needed).map(|at| at.since(now.boot));
@@ -260,7 +254,7 @@ impl Active {
 }
 
 impl LockAtWork<'_> {
-    /// Gives the remaining nodes their allowance if a quorum has voted without deciding.
+    /// Limits the wait to the other nodes' allowance if a quorum has voted without deciding.
     #[inline]
     pub(super) fn limit_wait(&mut self) {
         if self.active.votes.has_quorum() {
@@ -268,7 +262,6 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Waits for more votes; once a quorum has answered, only for the allowance of the others.
     #[inline]
     pub(super) fn keep_waiting(&mut self) -> Decision {
         self.limit_wait();
@@ -285,8 +278,7 @@ impl LockAtWork<'_> {
         self.arm(until);
     }
 
-    /// Limits a round of requests to `patience`, the lease and the deadline. A lead that is asked
-    /// first has until `lead_until`.
+    /// Limits a round of requests to `patience`, the lease and the deadline.
     pub(in crate::proto::core) fn ask_for(
         &mut self,
         patience: Duration,
@@ -298,8 +290,7 @@ impl LockAtWork<'_> {
         self.arm(self.active.round.due());
     }
 
-    /// Suspects the nodes that exceeded their allowance after a quorum answered. If a lead takes
-    /// longer than usual, the other nodes are asked too.
+    /// Suspects nodes that exceed their allowance. If the lead does, the other nodes are asked too.
     pub(super) fn round_drags(&mut self) -> Decision {
         let active = &mut *self.active;
         let until = active.round.rest_until();
@@ -308,13 +299,12 @@ impl LockAtWork<'_> {
             return Decision::Continue;
         }
         if let Some(lead) = active.attempt.lead.take() {
-            // The others are asked before the lead has voted, under the same token and with
-            // validity counted from the lead's request.
+            // Asked under the same token, with validity counted from the lead's request.
             return Decision::AskMore(self.nodes.all().without(lead.into()));
         }
         let (since, awaited) = (active.round.quorum_at(), active.votes.awaited());
-        // The next decision arms this again for nodes that have time left, but not if only a
-        // write-back is pending.
+        // The next decision arms this again for nodes with time left, but not for a write-back
+        // alone.
         active.round.wait_for_rest(Timestamp::NEVER);
         let mut late = NodeSet::default();
         let is_late = |node: &NodeId| self.env.now.boot >= self.nodes.awaited_until(*node, since);

@@ -21,17 +21,14 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Creates the state of a lock that has made no attempt.
     pub(super) const fn new() -> Self {
         Self { decided: None, lead: None, open: NodeSet::EMPTY }
     }
 
-    /// Returns the votes of the last attempt that reached a verdict.
     pub(super) fn decided(&self) -> Option<Votes> {
         self.decided
     }
 
-    /// Returns whether one node is asked before the others.
     pub(super) fn is_led(&self) -> bool {
         self.lead.is_some()
     }

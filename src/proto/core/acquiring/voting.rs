@@ -1,7 +1,6 @@
 //! Reads the answer to a request and counts the vote in it.
 //!
-//! Invariant: a vote counts only for the attempt whose claim it answers. An answer may also carry a
-//! fencing counter, the restart guard's TTL, or the remaining time of the holder.
+//! Invariant: a vote counts only for the attempt whose claim it answers.
 
 use crate::proto::answer::{Answer, vote_of_set};
 use crate::proto::classify::{ServerError, classify};
@@ -19,7 +18,6 @@ use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
 
 impl Core {
-    /// Keeps the vote of a request that is followed by a read of the restart guard.
     pub(in crate::proto::core) fn half_answered(
         &mut self,
         id: NodeId,
@@ -30,14 +28,14 @@ impl Core {
             Answer::Vote(vote) => vote,
             _ => Vote::Fail(Cause::ServerError),
         };
-        // The answer to that read decides whether this vote counts.
+        // The read of the restart guard behind the request decides whether this vote counts.
         self.note_refused(id, claim, vote);
         self.node_mut(id).pipeline.becomes(Pending::Check { claim, vote });
         Ok(())
     }
 
-    /// Reads the answer to a request, with or without a ticket. Returns the grant or refusal that
-    /// counts if the node votes; `None` if the request was sent again or the claim has ended.
+    /// Reads the answer to a request. Returns the grant or refusal that counts if the node votes;
+    /// `None` if the request was sent again or the claim has ended.
     pub(in crate::proto::core) fn ask_answered(
         &mut self,
         id: NodeId,
@@ -51,12 +49,12 @@ impl Core {
         let reply = in_queue.then(|| QueueReply::read(token, of_permit)).flatten();
         if let Some(reply) = reply.filter(|reply| self.can_be_answered(claim, reply)) {
             let answer = self.take(id, claim, reply, now);
-            // Granted or not, the script has read the restart guard itself.
+            // The script has read the restart guard itself, granted or not.
             Ok(Some(Unproven::of_ask(claim, answer)))
         } else if in_queue && reply.is_none() && is_of_queue(token) {
-            // The queue has data that no lock has written, such as an infinite stamp. This is not a
-            // protocol error: the node fails to vote on this lock, and other locks on the
-            // connection go on.
+            // The queue has data that no lock has written, such as an infinite stamp. That is not a
+            // protocol error: only this lock loses the node's vote, other locks on the connection
+            // go on.
             let fails = Answer::Vote(Vote::Fail(Cause::WrongType));
             Ok(Some(Unproven::of_ask(claim, fails)))
         } else if in_queue && self.refuses_queue(id, claim, token, now) {
@@ -66,7 +64,6 @@ impl Core {
         }
     }
 
-    /// Takes the answer to a request with a ticket.
     fn take(&mut self, id: NodeId, claim: ClaimId, reply: QueueReply, now: ClockReading) -> Answer {
         self.node_mut(id).capabilities.set_queue(Ability::Given);
         if let Some((lock, round)) = self.claims.find(claim).and_then(Claim::listener) {
@@ -88,9 +85,8 @@ impl Core {
         }
     }
 
-    /// Returns whether a node can have given this answer: a counter only if the lock is fenced, and
-    /// only what the lock's mode allows. Any grant passes for a claim that has changed its mode,
-    /// because how it was requested is no longer known.
+    /// Returns whether a node can have given this answer, by the lock's mode and fencing. Any grant
+    /// passes for a claim that has changed its mode, because how it was requested is not known.
     fn can_be_answered(&self, claim: ClaimId, reply: &QueueReply) -> bool {
         let is_as_asked = |claim: &&Claim| !claim.is_downgraded() && !claim.is_upgraded();
         let QueueReply::Granted { grant, .. } = reply else { return true };
@@ -113,14 +109,14 @@ impl Core {
         match answer {
             Answer::NoScript => {
                 self.node_mut(id).forget_scripts();
-                // A script sent as text cannot be unknown to the node, so it is sent again once,
-                // and nothing can loop.
+                // Sent as text, a script cannot be unknown: it is sent again once, and nothing can
+                // loop.
                 if by_digest && self.is_asking(claim_id) && self.node(id).link.takes_asks() {
                     self.send_ask(id, claim_id, now);
                     return Ok(None);
                 }
             }
-            // Scripts get the key of the restart guard only if one is configured.
+            // Scripts get the guard's key only if one is configured.
             Answer::Guarded(_) if self.config.restart_guard_key().is_none() => {
                 return Err(Mistyped);
             }
@@ -133,8 +129,8 @@ impl Core {
         Ok(Some(Unproven::of_ask(claim_id, answer)))
     }
 
-    /// Records that a node forbids what the queue needs, and sends the request without a ticket.
-    /// Returns whether this was such an answer.
+    /// Sends the request without a ticket, now and later, to a node that forbids what the queue
+    /// needs. Returns whether this was such an answer.
     fn refuses_queue(
         &mut self,
         id: NodeId,
@@ -154,13 +150,12 @@ impl Core {
         true
     }
 
-    /// Returns whether an answer to this claim's request can still decide anything.
     fn is_asking(&self, claim: ClaimId) -> bool {
         let lock = self.claims.find(claim).and_then(|claim| self.locks.find(claim.lock()?));
         lock.is_some_and(|lock| matches!(lock.phase, Phase::Asking | Phase::Fencing))
     }
 
-    /// Returns the vote in an answer to a request, and passes on the rest of the answer.
+    /// Returns the vote in an answer, and passes on the rest of it.
     pub(in crate::proto::core) fn vote_in(
         &mut self,
         answer: Answer,
@@ -177,7 +172,7 @@ impl Core {
                 Vote::Deny
             }
             Answer::GrantWith(counter) => {
-                // The counter is taken first: the vote may decide, which needs the quorum's largest
+                // Before the vote counts: the vote may decide, and needs the quorum's largest
                 // counter.
                 self.transition(claim, now, |lock| lock.take_counter(id, counter));
                 Vote::Grant
@@ -212,8 +207,8 @@ impl Core {
         if counted.is_some() {
             return counted;
         }
-        // No attempt counts this vote. But a grant means that the key exists, and a denial may
-        // change the node that a waiter refused in this attempt listens to.
+        // No attempt counts this vote. But a grant means that the key exists, and after a denial a
+        // waiter may listen to this node instead.
         let claim = self.claims.find_mut(claim_id)?;
         if vote == Vote::Grant && !claim.is_owed(node) {
             claim.granted(node);
@@ -227,7 +222,7 @@ impl Core {
     }
 
     /// Records that a request did not run, if the error proves it. A script may have run in part,
-    /// unless it is not allowed to write or to run; an unknown error may come from a proxy.
+    /// unless it may not write or not run; an unknown error may come from a proxy.
     pub(in crate::proto::core) fn note_refused(&mut self, id: NodeId, claim: ClaimId, vote: Vote) {
         let Vote::Fail(cause) = vote else { return };
         if cause.is_forbidden() {
@@ -244,7 +239,6 @@ impl Core {
 }
 
 impl LockAtWork<'_> {
-    /// Counts a vote and decides.
     #[inline]
     fn take_vote(&mut self, node: NodeId, vote: Vote) -> Decision {
         if vote == Vote::Grant {
@@ -263,12 +257,11 @@ impl LockAtWork<'_> {
         self.decide()
     }
 
-    /// Counts a vote for its attempt. A late grant to a held lock counts as long as all nodes still
-    /// keep the key for the granted lease, so not for an extension. A grant after the end of the
-    /// attempt is followed by its undo.
+    /// Counts a vote for its attempt. A late grant to a held lock counts while all nodes keep the
+    /// key for the granted lease, so not for an extension. A grant after the attempt is followed by
+    /// its undo.
     #[inline]
     pub(super) fn count(&mut self, node: NodeId, vote: Vote) {
-        // A vote counts for the attempt whose claim it answers, and a claim belongs to one attempt.
         let counts = match self.lock.phase {
             Phase::Asking | Phase::Fencing => true,
             Phase::Held => self.active.hold.is_as_granted(),
@@ -280,7 +273,6 @@ impl LockAtWork<'_> {
     }
 }
 
-/// Returns whether an answer begins like those of the queue's scripts.
 fn is_of_queue(answer: Token<'_>) -> bool {
     matches!(answer, Token::Simple(line) if line.starts_with(b"WAIT ") || line.starts_with(b"OK "))
 }

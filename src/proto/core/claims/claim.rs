@@ -1,7 +1,7 @@
 //! A claim: what each node may hold for one attempt.
 //!
-//! Invariant: a claim has its own token and outlives its attempt. Its undo is owed to every node
-//! that may have seen the request, until the node has confirmed it or the TTL has passed.
+//! Invariant: a claim has its own token and outlives its attempt, until no node owes an undo or the
+//! TTL has passed.
 
 use crate::proto::arguments::Arguments;
 use crate::proto::config::Config;
@@ -23,16 +23,16 @@ pub(crate) struct Claim {
     user: ClaimUser,
     kind: &'static LockKind,
     keys: Keys,
-    /// The random part of the token, so that no client can guess it.
+    /// The part of the token that no client can guess.
     random: [u8; 16],
-    /// The parts that few claims have. They are boxed because a program may hold very many locks.
+    /// The parts that few claims have, boxed because a program may hold very many locks.
     rare: Option<Box<Rare>>,
     ttl_ms: u64,
-    /// The value that is proposed for the fencing counters.
+    /// The proposal for the fencing counters; zero without a fencing token.
     counter: u64,
     /// The number of permits of a semaphore; 0 for other locks.
     permits: u16,
-    /// The slot of a permit on which the nodes agree or are to agree; [`NO_SLOT`] before.
+    /// The slot on which the nodes agree or are to agree; [`NO_SLOT`] before.
     slot: u16,
     /// The nodes whose request waits for their link.
     queued: NodeSet,
@@ -41,20 +41,20 @@ pub(crate) struct Claim {
     /// The nodes whose grant counted because the restart guard let them vote. Only these can
     /// extend.
     counted: NodeSet,
-    /// The nodes that have not confirmed an undo yet.
+    /// The nodes that have not confirmed an undo.
     owed: NodeSet,
-    /// The nodes that answered the request with an error which proves that it did not run.
+    /// The nodes that answered with an error which proves that the request did not run.
     refused: NodeSet,
-    /// The nodes to which an undo is in flight on the present connection.
+    /// The nodes with an undo in flight on their present connection.
     undoing: NodeSet,
     /// The nodes to which an undo was ever sent, for the metrics.
     undone: NodeSet,
-    /// The nodes to which the request was in flight on a connection that died. It may still run,
-    /// after an undo on a newer connection.
+    /// The nodes whose request was on a connection that died. It may still run, behind an undo on a
+    /// newer connection.
     ghosts: NodeSet,
-    /// The time at which an undo that a ghost may follow is sent again.
+    /// When an undo that a ghost may follow is sent again.
     again_at: Timestamp,
-    /// The time from which no node can hold the keys.
+    /// When no node can hold the keys any longer.
     forget_at: Timestamp,
 }
 
@@ -68,7 +68,7 @@ struct Rare {
     in_queue: Option<(ClaimId, InQueue)>,
 }
 
-/// The owner of a claim, which its votes and undos concern.
+/// The owner of a claim.
 #[derive(Clone, Copy)]
 enum ClaimUser {
     /// A lock that waits in the queue with this claim as its ticket.
@@ -80,7 +80,6 @@ enum ClaimUser {
     Waiter(LockId, u32),
 }
 
-/// The contents and the owner of a claim.
 impl Claim {
     pub(crate) fn new() -> Self {
         let none = NodeSet::default();
@@ -107,7 +106,7 @@ impl Claim {
         }
     }
 
-    /// Makes this entry a new claim with a fresh token. `fenced` is the counter to propose.
+    /// Makes this entry a new claim. `fenced` is the counter to propose.
     pub(crate) fn begin(
         &mut self,
         lock: LockId,
@@ -151,8 +150,8 @@ impl Claim {
         self.kind = kind;
     }
 
-    /// Makes this entry a ticket in the queue of a lock's resource, with a fresh name and the label
-    /// of the lock's own token.
+    /// Makes this entry a ticket in the queue of a resource, with the label of the lock's own
+    /// token.
     pub(crate) fn begin_ticket(
         &mut self,
         lock: LockId,
@@ -176,17 +175,14 @@ impl Claim {
         self.rare.get_or_insert_default().label = Some(words.into_boxed_slice());
     }
 
-    /// Returns whether it is a ticket in the queue and not a claim to a lock.
     pub(crate) fn is_ticket(&self) -> bool {
         self.kind.undo == TICKET.undo
     }
 
-    /// Makes its requests wait in the queue with this ticket.
     pub(crate) fn asks_in_queue(&mut self, ticket: ClaimId, in_queue: InQueue) {
         self.rare.get_or_insert_default().in_queue = Some((ticket, in_queue));
     }
 
-    /// Returns the ticket with which its requests wait in the queue.
     pub(crate) fn ticket(&self) -> Option<ClaimId> {
         Some(self.rare.as_ref()?.in_queue.as_ref()?.0)
     }
@@ -199,8 +195,8 @@ impl Claim {
         TicketName::of(&name)
     }
 
-    /// Makes it the second claim of a holder that changes its mode. The token of the first claim
-    /// was made of these bytes.
+    /// Makes it the second claim of a holder that changes its mode; `other_claim` are the random
+    /// bytes of the first.
     pub(crate) fn set_other_claim(&mut self, other_claim: [u8; 16]) {
         self.rare.get_or_insert_default().other_claim = Some(digits(other_claim));
         self.kind = match self.kind.ask {
@@ -210,7 +206,7 @@ impl Claim {
         };
     }
 
-    /// Makes the claim of an exclusive holder one of a reader, before its nodes are asked to share.
+    /// Makes an exclusive holder's claim one of a reader, before the nodes are asked to share.
     pub(crate) fn downgrade(&mut self) {
         // From now on its undo removes the reader that the holder is or becomes on each node.
         self.kind = &DOWNGRADED;
@@ -219,7 +215,7 @@ impl Claim {
         self.unqueue_all();
     }
 
-    /// Returns whether its holder shares the lock by an exclusive claim.
+    /// Returns whether it was an exclusive holder's that shares now.
     pub(crate) fn is_downgraded(&self) -> bool {
         self.kind.undo == DOWNGRADED.undo
     }
@@ -229,23 +225,20 @@ impl Claim {
         self.kind = &UPGRADE;
     }
 
-    /// Returns whether it is the claim of a writer that also has its claim as a reader.
     pub(crate) fn is_upgraded(&self) -> bool {
         self.kind.mark == UPGRADE.mark
     }
 
-    /// Passes the claim to another lock.
     pub(crate) fn passes_to(&mut self, lock: LockId) {
         self.user = ClaimUser::Lock(lock);
     }
 
-    /// Takes over a claim from another process, which sent requests to the nodes in `seen`; those
-    /// to `ghosts` were still open.
+    /// Takes over a claim from another process. The requests to `ghosts` were still open there.
     pub(crate) fn attached(&mut self, counted: NodeSet, seen: NodeSet, ghosts: NodeSet) {
         (self.counted, self.seen, self.ghosts) = (counted, seen, ghosts);
     }
 
-    /// Returns the lock whose attempt this is; `None` once the attempt has ended.
+    /// Returns the lock whose attempt this is; `None` once that has ended.
     #[inline]
     pub(crate) fn lock(&self) -> Option<LockId> {
         match self.user {
@@ -254,30 +247,26 @@ impl Claim {
         }
     }
 
-    /// Returns whether a lock still needs it.
     pub(crate) fn is_in_use(&self) -> bool {
         matches!(self.user, ClaimUser::Lock(_) | ClaimUser::Ticket)
     }
 
-    /// Ends its attempt.
     pub(super) fn part_from_lock(&mut self) {
         self.user = ClaimUser::Nobody;
     }
 
-    /// Reports late votes to a lock that waits because this attempt was refused in its round
-    /// `round`.
+    /// Reports late votes to a lock that waits because this attempt was refused in `round`.
     pub(crate) fn report_late_to(&mut self, lock: LockId, round: u32) {
         self.user = ClaimUser::Waiter(lock, round);
     }
 
-    /// Returns the lock whose attempt it is, or the waiter that receives late votes and the round
-    /// in which that was refused.
+    /// Returns the lock whose attempt it is, or the waiter for late votes and the round in which
+    /// that was refused.
     pub(crate) fn listener(&self) -> Option<(LockId, Option<u32>)> {
         let asking = self.lock().map(|lock| (lock, None));
         asking.or_else(|| self.waiter().map(|(lock, round)| (lock, Some(round))))
     }
 
-    /// Returns the waiter that receives late votes, and the round in which it was refused.
     pub(crate) fn waiter(&self) -> Option<(LockId, u32)> {
         match self.user {
             ClaimUser::Waiter(lock, round) => Some((lock, round)),
@@ -301,24 +290,22 @@ impl Claim {
         self.ttl_ms
     }
 
-    /// Returns the value that is proposed for the fencing counters; zero without a fencing token.
     pub(crate) fn counter(&self) -> u64 {
         self.counter
     }
 
-    /// Returns whether only its request, not the TTL of one key, shows for how long the resource is
-    /// held: with several keys, a permit, or holders that expire one by one.
+    /// Returns whether only its request shows how long the resource is held, not the TTL of one
+    /// key.
     pub(crate) fn is_read_by_its_ask(&self) -> bool {
         self.permits > 0 || self.keys.len() > 1 || self.kind.is_read_by_ask
     }
 
     /// Returns whether its undo only deletes one key that holds its token, unless a waiter has
-    /// marked that. A key that was granted in the queue is marked from the start.
+    /// marked that. A key granted in the queue is marked from the start.
     pub(super) fn is_one_token(&self) -> bool {
         self.kind.undo == PLAIN.undo && self.keys.len() == 1 && self.ticket().is_none()
     }
 
-    /// Returns the order in which slots of a semaphore are tried.
     pub(crate) fn slots(&self) -> SlotOrder {
         match self.permits {
             0 => SlotOrder::NONE,
@@ -326,18 +313,15 @@ impl Claim {
         }
     }
 
-    /// Returns the slot of a permit on which the nodes agree or are to agree.
     pub(crate) fn slot(&self) -> Option<u16> {
         (self.slot != NO_SLOT).then_some(self.slot)
     }
 
-    /// Sets the slot on which the nodes agree or are to agree.
     pub(crate) fn takes_slot(&mut self, slot: u16) {
         self.slot = slot;
     }
 
-    /// Returns the arguments of a command about this claim, for any node. TTL and counter are zero
-    /// if the command does not use them.
+    /// Returns the arguments of a command, for any node. TTL and counter are zero if unused.
     pub(crate) fn arguments<'a>(
         &'a self,
         config: &'a Config,
@@ -362,7 +346,6 @@ impl Claim {
         }
     }
 
-    /// Sets a label that differs from the configured one.
     pub(crate) fn set_label(&mut self, label: &[u8], config: &Config) {
         if *label != *config.settings().label {
             self.rare.get_or_insert_default().label = Some(label.into());
@@ -374,8 +357,8 @@ impl Claim {
         own.unwrap_or(&config.settings().label)
     }
 
-    /// Writes the token: the mark of its kind, 32 random hexadecimal digits, two zeros in place of
-    /// the node's number, and the label.
+    /// Writes the token: the kind's mark, 32 random digits, two zeros for the node's number, and
+    /// the label.
     pub(crate) fn write_token(&self, token: &mut Vec<u8>, config: &Config) {
         token.clear();
         token.extend_from_slice(self.kind.mark);
@@ -388,9 +371,8 @@ impl Claim {
     }
 }
 
-/// The request, from the wait for a link to the grant that counts.
+/// The request.
 impl Claim {
-    /// Lets the request wait for this node's link.
     pub(crate) fn queue(&mut self, node: NodeId) {
         self.queued.insert(node);
     }
@@ -399,12 +381,11 @@ impl Claim {
         self.queued.contains(node)
     }
 
-    /// Withdraws the request, because the link will not open. Returns whether it waited.
+    /// Withdraws the request from a link that will not open. Returns whether it waited.
     pub(crate) fn unqueue(&mut self, node: NodeId) -> bool {
         self.queued.take(node)
     }
 
-    /// Withdraws all requests that wait for a link.
     pub(crate) fn unqueue_all(&mut self) {
         self.queued = NodeSet::default();
     }
@@ -421,33 +402,27 @@ impl Claim {
         self.lives_until(lives_until);
     }
 
-    /// Records that a node may hold the keys until `end`.
     pub(crate) fn lives_until(&mut self, end: Timestamp) {
         // It only grows: an earlier command with a longer TTL may arrive later.
         self.forget_at = self.forget_at.max(end);
     }
 
-    /// Records that the request was not sent, or did not run.
     pub(super) fn never_ran(&mut self, node: NodeId) {
         self.seen.remove(node);
     }
 
-    /// Records that the request has to wait in the queue of a node, which therefore keeps no key
-    /// for it.
+    /// Records that the request waits in a node's queue, so that the node keeps no key for it.
     ///
-    /// No ghost is lost here: each node is asked once for a claim, so a request that was answered
-    /// is not also in a dead connection. [`check`](Self::check) asserts it.
+    /// No ghost is lost: each node is asked once for a claim, so an answered request is not also in
+    /// a dead connection. [`check`](Self::check) asserts it.
     pub(crate) fn mark_waiting(&mut self, node: NodeId) {
         if !self.is_owed(node) {
             self.never_ran(node);
         }
     }
 
-    /// Records that the connection with the request was lost. Unless it was `untouched`, the
-    /// request may still run.
     pub(crate) fn connection_lost(&mut self, node: NodeId, untouched: bool) {
-        // No byte of the request was written, so the node cannot have run it. After a single byte
-        // it may have.
+        // Without a byte written, the node cannot have run it. After a single byte it may.
         if untouched {
             self.seen.remove(node);
         } else {
@@ -456,12 +431,10 @@ impl Claim {
         }
     }
 
-    /// Returns the nodes that may hold the keys.
     pub(crate) fn seen(&self) -> NodeSet {
         self.seen
     }
 
-    /// Records that the request was answered with an error which proves that it did not run.
     pub(crate) fn refused(&mut self, node: NodeId) {
         self.refused.insert(node);
     }
@@ -470,37 +443,34 @@ impl Claim {
         self.refused.contains(node)
     }
 
-    /// Records that the node's grant counts.
     pub(crate) fn granted(&mut self, node: NodeId) {
         self.counted.insert(node);
     }
 
-    /// Records that the node has lost the keys, so that its grant no longer counts.
+    /// Stops counting the grant of a node that has lost the keys.
     pub(crate) fn gone(&mut self, node: NodeId) {
         self.counted.remove(node);
     }
 
-    /// Returns the nodes whose grant counts. Only these can extend.
     pub(crate) fn counted(&self) -> NodeSet {
         self.counted
     }
 }
 
-/// The undo, from when it is owed until nothing is left.
+/// The undo.
 impl Claim {
-    /// Records that the node has to confirm that it keeps no key. Returns whether that is new.
+    /// Records that the node owes an undo. Returns whether that is new.
     pub(super) fn owe(&mut self, node: NodeId) -> bool {
         let is_new = !self.owed.contains(node);
         self.owed.insert(node);
         is_new
     }
 
-    /// Records that the node owes nothing any more. Returns whether it did.
+    /// Returns whether the node owed an undo.
     pub(super) fn owe_no_more(&mut self, node: NodeId) -> bool {
         self.owed.take(node)
     }
 
-    /// Returns the nodes that have not confirmed the undo.
     pub(crate) fn owed(&self) -> NodeSet {
         self.owed
     }
@@ -509,7 +479,7 @@ impl Claim {
         self.owed.contains(node)
     }
 
-    /// Records that the undo was sent to a node. Returns whether one was sent there before.
+    /// Returns whether an undo was sent to this node before.
     pub(super) fn undo_sent(&mut self, node: NodeId) -> bool {
         let again = self.undone.contains(node);
         self.undoing.insert(node);
@@ -517,27 +487,23 @@ impl Claim {
         again
     }
 
-    /// Records that the undo was answered or lost with its connection. Returns whether one was in
-    /// flight.
+    /// Records an answer to the undo, or its loss. Returns whether one was in flight.
     pub(crate) fn undo_over(&mut self, node: NodeId) -> bool {
         self.undoing.take(node)
     }
 
-    /// Returns the nodes to which an undo is in flight.
     pub(crate) fn undoing(&self) -> NodeSet {
         self.undoing
     }
 
-    /// Returns the nodes to which the undo has to be sent.
     pub(super) fn to_undo(&self) -> NodeSet {
         self.owed.without(self.undoing)
     }
 
-    /// Records that the undo was confirmed. If a ghost of the request may follow it, the undo is
-    /// sent again after half of the remaining TTL: returns when.
+    /// Records a confirmation. If a ghost of the request may follow, the undo is sent again at half
+    /// of the remaining TTL; returns when.
     pub(super) fn confirmed(&mut self, node: NodeId, now: Timestamp) -> Option<Timestamp> {
-        // Request and undo were sent on one connection, in this order, so the key is deleted for
-        // good.
+        // Request and undo were on one connection, in this order: the key is deleted for good.
         if !self.has_ghost(node) {
             self.seen.remove(node);
             return None;
@@ -552,12 +518,10 @@ impl Claim {
         self.again_at
     }
 
-    /// Records that the undo is sent again.
     pub(super) fn undoes_again(&mut self) {
         self.again_at = Timestamp::NEVER;
     }
 
-    /// Returns whether the request may still run from a connection that died.
     pub(crate) fn has_ghost(&self, node: NodeId) -> bool {
         self.ghosts.contains(node)
     }
@@ -567,35 +531,29 @@ impl Claim {
         self.ghosts.remove(node);
     }
 
-    /// Returns whether no lock needs the claim and no node owes an undo.
     pub(crate) fn is_settled(&self) -> bool {
         !self.is_in_use() && self.owed.is_empty()
     }
 
-    /// Returns the time from which no node can hold the keys.
     pub(crate) fn forget_at(&self) -> Timestamp {
         self.forget_at
     }
 
-    /// Returns when the claim itself has something to do, apart from its lock.
+    /// Returns when the claim itself is due, apart from its lock.
     pub(crate) fn due(&self) -> Timestamp {
         self.forget_at.min(self.again_at)
     }
 
-    /// Asserts the invariants of a claim.
     pub(crate) fn check(&self) {
-        // A node that was forgotten while it may hold the key would keep that key until its TTL
-        // ends.
+        // Forgetting a node that may hold the key would leave that key until its TTL ends.
         let lost = self.owed.or(self.ghosts).without(self.seen);
         assert!(lost.is_empty(), "an undo is owed only by a node that may have seen the ask");
         assert!(self.lock().is_some() || self.queued.is_empty(), "an ask has a lock");
     }
 }
 
-/// A number larger than any slot.
 const NO_SLOT: u16 = u16::MAX;
 
-/// Returns the two lower-case hexadecimal digits of a byte.
 #[inline]
 pub(crate) fn hex(byte: u8) -> [u8; 2] {
     [b"0123456789abcdef"[usize::from(byte >> 4)], b"0123456789abcdef"[usize::from(byte & 15)]]
@@ -611,8 +569,7 @@ fn digits<const N: usize>(bytes: [u8; RANDOM_DIGITS / 2]) -> [u8; N] {
     digits
 }
 
-/// Returns the digits of four bytes, computed in one word, because a table of pairs would have to
-/// be fetched into the cache for each lock.
+/// Computes four bytes in one word: a table of pairs would have to be fetched for each lock.
 #[inline]
 fn eight_digits(bytes: [u8; 4]) -> [u8; 8] {
     let each = |byte: u64| byte * 0x0101_0101_0101_0101;

@@ -1,5 +1,5 @@
-//! The number of undos that one node has not confirmed, and the pauses before a node that answers
-//! them with errors is sent one again.
+//! The undos that one node has not confirmed, and the pauses after it has answered them with
+//! errors.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::proto::time::Timestamp;
 pub(crate) struct Debt {
     /// The number of claims whose undo is not confirmed.
     claims: usize,
-    /// The time at which undos that were answered with an error are sent again.
+    /// When undos that were answered with an error are sent again.
     again_at: Timestamp,
     pause: Duration,
-    /// Set if undos were answered with errors and none has been confirmed since.
+    /// Whether undos were answered with errors and none was confirmed since.
     is_refused: bool,
 }
 
@@ -21,22 +21,19 @@ impl Debt {
         Self { claims: 0, again_at: Timestamp::NEVER, pause: PAUSE.0, is_refused: false }
     }
 
-    /// Counts another claim that is owed.
     pub(super) fn grows(&mut self) {
         self.claims += 1;
     }
 
-    /// Counts a claim that is no longer owed.
     pub(super) fn shrinks(&mut self) {
         self.claims -= 1;
     }
 
-    /// Returns the number of claims whose undo is not confirmed.
     pub(crate) fn claims(&self) -> usize {
         self.claims
     }
 
-    /// Records an error answer to an undo. Returns when an undo is sent again: the pauses double.
+    /// Records an error. Returns when an undo is sent again: the pauses double.
     pub(super) fn refused(&mut self, now: Timestamp) -> Timestamp {
         self.is_refused = true;
         if self.again_at == Timestamp::NEVER {
@@ -46,25 +43,23 @@ impl Debt {
         self.again_at
     }
 
-    /// Records that an undo was confirmed. Returns whether it is the first after errors, so that
-    /// the other undos can follow.
+    /// Records a confirmation. Returns whether it is the first after errors, so that other undos
+    /// can follow.
     pub(super) fn confirmed(&mut self) -> bool {
         self.pause = PAUSE.0;
         std::mem::take(&mut self.is_refused)
     }
 
-    /// Returns when an undo is sent again.
     pub(crate) fn again_at(&self) -> Timestamp {
         self.again_at
     }
 
-    /// Ends the pause: undos are sent now or on the next connection.
     pub(crate) fn end_pause(&mut self) {
         self.again_at = Timestamp::NEVER;
     }
 }
 
-/// The first and the longest pause after an error; each pause is twice the one before.
+/// The first and the longest pause after an error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 #[cfg(test)]

@@ -7,18 +7,16 @@ use crate::proto::slab::Slab;
 pub(crate) type Claims = Slab<ClaimId, Claim>;
 
 impl Claims {
-    /// Returns the ticket with which a claim's requests wait in the queue.
     pub(crate) fn ticket_of(&mut self, id: ClaimId) -> Option<&mut Claim> {
         self.find_mut(self.find(id)?.ticket()?)
     }
 
-    /// Returns the claims for which `is` holds.
     pub(crate) fn that(&self, is: impl Fn(&Claim) -> bool) -> impl Iterator<Item = ClaimId> {
         self.ids().filter(move |id| self.find(*id).is_some_and(&is))
     }
 
-    /// Returns whether this claim is to be undone on this node. A held lock can owe that too: the
-    /// node was rejected as a voter while a request was in flight.
+    /// Returns whether this claim is to be undone on this node. A held lock can owe that too, if
+    /// the node was rejected as a voter during the request.
     pub(crate) fn is_owed(&self, id: ClaimId, node: NodeId) -> bool {
         self.find(id).is_some_and(|claim| claim.is_owed(node))
     }
@@ -28,13 +26,11 @@ impl Claims {
         self.all().any(|claim| claim.is_owed(node) || claim.has_ghost(node))
     }
 
-    /// Returns the number of requests in dead connections to this node that may still run.
     pub(crate) fn ghosts(&self, node: NodeId) -> usize {
         self.all().filter(|claim| claim.has_ghost(node)).count()
     }
 
-    /// Records that a node has closed the dead connection: requests that it had not read will never
-    /// run.
+    /// Records that a node has closed the dead connection: what it had not read will never run.
     pub(crate) fn lay_ghosts(&mut self, node: NodeId) {
         for at in 0..self.capacity() {
             if let Some(claim) = self.at(at).and_then(|id| self.find_mut(id)) {

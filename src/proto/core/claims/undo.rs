@@ -1,4 +1,4 @@
-//! The undo of a claim, from when it is owed until it is confirmed, and the end of the claim.
+//! The undo of a claim, and the end of the claim.
 
 use super::Claim;
 use crate::proto::core::effects::{ClaimEffect, NodeEffect};
@@ -22,15 +22,14 @@ pub(crate) struct ClaimAtWork<'a> {
     sent: NodeSet,
 }
 
-/// The vote of an undo that has ended, and the lock whose release it concerns; without a lock, the
-/// claim is settled.
+/// The vote of an undo that has ended, and the lock that it concerns; without a lock, the claim is
+/// settled.
 pub(crate) type Settled = Option<(Vote, Option<LockId>)>;
 
-/// The undo, from when it is owed until it is confirmed.
 impl ClaimAtWork<'_> {
     /// Undoes the claim on every node that may have seen it. Returns the nodes that owe a
-    /// confirmation. A caller that leaves may not be there to send the script after a server's own
-    /// command has found nothing, so the script is sent at once.
+    /// confirmation. A caller that leaves could not send the script after a server's own command
+    /// has found nothing, so it sends the script at once.
     fn undo(&mut self, caller_leaves: bool) -> NodeSet {
         // A request that is sent behind the undo would bring back what was undone.
         self.claim.unqueue_all();
@@ -55,8 +54,8 @@ impl ClaimAtWork<'_> {
         self.claim.owed()
     }
 
-    /// Withdraws a request of which no byte reached the socket. If it carried the text of a script,
-    /// the next one has to. Returns whether there was one.
+    /// Withdraws a request of which no byte reached the socket, and returns whether there was one.
+    /// If it carried the text of a script, the next one has to.
     pub(crate) fn withdraw(&mut self, node_id: NodeId) -> bool {
         let (node, id) = (&mut self.nodes[node_id.index()], self.id);
         let asks =
@@ -69,9 +68,8 @@ impl ClaimAtWork<'_> {
         true
     }
 
-    /// Undoes a request in flight to a node that was rejected as a voter. The undo uses this
-    /// connection even if that leads to the wrong database or to another node's server, because the
-    /// request went there too.
+    /// Undoes a request in flight to a node rejected as a voter, on this connection: even if that
+    /// leads to the wrong database or another node's server, the request went there too.
     pub(crate) fn disown(&mut self, node: NodeId) {
         if !self.withdraw(node) {
             self.owe(node);
@@ -85,19 +83,18 @@ impl ClaimAtWork<'_> {
         }
     }
 
-    /// Sends the undo on this connection, wherever that leads. If `natively`, it is the server's
-    /// own command if there is one, because the token is most likely as it was set.
+    /// Sends the undo on this connection, wherever that leads. `natively` prefers the server's own
+    /// command, because the token is most likely as it was set.
     fn push_undo(&mut self, node_id: NodeId, natively: bool) {
         let (claim, node) = (&mut *self.claim, &mut self.nodes[node_id.index()]);
-        // A second undo behind the first one in the pipeline would find nothing and prove nothing
-        // new.
+        // Behind the first undo in the pipeline, a second one would find nothing and prove nothing.
         if !node.link.takes_undos() || claim.undoing().contains(node_id) {
             return;
         }
         let (id, now) = (self.id, self.env.now);
         self.env.metrics.of(node_id).undo_sent(claim.undo_sent(node_id));
-        // The undo makes the server track the keys for a waiter, as the request did, which may have
-        // been sent before the node tracked.
+        // It makes the server track the keys for a waiter. The request may have been sent before
+        // the node tracked.
         if claim.is_read_by_its_ask() && claim.ticket().is_none() {
             node.track_next(now.boot);
         }
@@ -116,7 +113,6 @@ impl ClaimAtWork<'_> {
         self.sent.insert(node_id);
     }
 
-    /// Handles a node's answer to an undo. Returns what it settles, if anything.
     pub(crate) fn undo_answered(&mut self, node: NodeId, count: Count) -> Settled {
         if mutant!(NoScriptIsFinal) && count == Count::NoScript {
             return self.undo_confirmed(node, 0);
@@ -138,9 +134,9 @@ impl ClaimAtWork<'_> {
         }
     }
 
-    /// Handles the answer to a server's own delete command. Only a deletion is a confirmation.
-    /// After anything else the script follows: the token may have a mark behind it, see
-    /// `script::fair_queue`, or the command may be forbidden.
+    /// Handles the answer to a server's own delete command. Only a deletion confirms. Otherwise the
+    /// script follows: the token may have a mark behind it (`script::fair_queue`), or the command
+    /// may be forbidden.
     pub(crate) fn deleted(
         &mut self,
         node: NodeId,
@@ -154,7 +150,7 @@ impl ClaimAtWork<'_> {
             return self.undo_confirmed(node, 0);
         }
         if deleted == Ok(true) {
-            // No key counts as found, because this does not show what the script may do.
+            // Zero keys found, because this does not show what the script may do.
             return self.undo_confirmed(node, 0);
         }
         if !followed && self.claim.undo_over(node) {
@@ -164,9 +160,8 @@ impl ClaimAtWork<'_> {
         None
     }
 
-    /// Sends the script to the nodes that have not answered yet. The token is not as it was set on
-    /// one node, so most likely on the others too, and the caller may have ended when the last one
-    /// answers.
+    /// Sends the script to nodes that have not answered. The token has changed on one node, so most
+    /// likely on these too, and the caller may have ended when the last one answers.
     fn follow_deletes(&mut self) {
         let id = self.id;
         let follow = |pending: &mut Pending| match pending {
@@ -184,20 +179,18 @@ impl ClaimAtWork<'_> {
         }
     }
 
-    /// Records that a node has undone the claim and found `found` of its keys. Returns `None` if no undo was in flight.
+    /// Records that a node has undone the claim and found `found` of its keys.
     #[inline]
     fn undo_confirmed(&mut self, node_id: NodeId, found: i64) -> Settled {
         let (claim, node) = (&mut *self.claim, &mut self.nodes[node_id.index()]);
-        // This answers an undo that was given up since. It proves nothing about a request that was
-        // sent behind that undo.
+        // This answers an undo given up since, and proves nothing about a request sent behind that.
         if !claim.undo_over(node_id) {
             return None;
         }
         self.env.metrics.of(node_id).undos_confirmed += 1;
         match claim.confirmed(node_id, self.env.now.boot) {
             Some(again_at) => self.due = again_at,
-            // With a ghost it stays owed: the request may still run after the undo that was just
-            // confirmed.
+            // With a ghost it stays owed: the request may still run after this undo.
             None if claim.owe_no_more(node_id) => node.debt.shrinks(),
             None => {}
         }
@@ -217,13 +210,11 @@ impl ClaimAtWork<'_> {
         (lock.is_some() || self.claim.is_settled()).then_some((vote, lock))
     }
 
-    /// Handles an error answer: the node still owes, and is sent the undo again after a pause. A
-    /// node that forbids the undo would keep every lock for its TTL, so it does not vote until it
-    /// confirms one.
+    /// Handles an error: the undo stays owed and is sent again after a pause. A node that forbids
+    /// it would keep every lock for its TTL, so it does not vote until it confirms one.
     fn undo_refused(&mut self, node_id: NodeId, cause: Cause) {
         if self.claim.is_refused(node_id) {
-            // It answered the request with an error that proves it did not run: nothing is to be
-            // undone.
+            // The request failed with an error that proves it did not run: nothing is to be undone.
             self.claim.never_ran(node_id);
             return self.owe_no_more(node_id);
         }
@@ -241,7 +232,6 @@ impl ClaimAtWork<'_> {
         }
     }
 
-    /// Records that the node has to confirm that it keeps no key for this claim.
     pub(crate) fn owe(&mut self, node: NodeId) {
         if self.claim.owe(node) {
             self.nodes[node.index()].debt.grows();
@@ -254,17 +244,14 @@ impl ClaimAtWork<'_> {
         }
     }
 
-    /// Handles an undo that was lost with its connection, or that will not be confirmed there.
     pub(crate) fn lose_undo(&mut self, node: NodeId, cause: Cause) -> Settled {
         self.claim.undo_over(node);
         self.settle(Vote::Fail(cause))
     }
 
-    /// Handles a request that was lost with its connection; `untouched` if no byte of it was
-    /// written.
     pub(crate) fn lose_ask(&mut self, node: NodeId, untouched: bool) {
         if untouched {
-            // No byte was sent, so the node cannot have run it and has nothing to undo.
+            // No byte was sent, so the node has nothing to undo.
             self.owe_no_more(node);
         }
         self.claim.connection_lost(node, untouched);
@@ -297,20 +284,18 @@ impl Core {
         Some(result)
     }
 
-    /// Ends a claim's attempt, and undoes it on every node that may have seen it.
     pub(in crate::proto::core) fn abandon(&mut self, id: ClaimId, now: ClockReading) {
         self.undo(id, now);
         self.part_from_lock(id, now);
     }
 
-    /// Separates a claim from its lock. It stays for as long as an undo is owed.
+    /// Separates a claim from its lock. It stays as long as an undo is owed.
     pub(in crate::proto::core) fn part_from_lock(&mut self, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id) else { return };
         claim.part_from_lock();
         let (forget_at, settled) = (claim.forget_at(), claim.is_settled());
         let due = claim.due().max(now.boot);
-        // Freed if nothing is owed, or if every key has expired. Else it stays until its undos are
-        // confirmed.
+        // Otherwise it stays until its undos are confirmed.
         if settled {
             self.claims.free(id);
         } else if now.boot >= forget_at {
@@ -320,10 +305,10 @@ impl Core {
         }
     }
 
-    /// Undoes a claim on every node that may have seen it. Returns the nodes that owe a
-    /// confirmation.
+    /// Undoes a claim. Returns the nodes that owe a confirmation.
     pub(in crate::proto::core) fn undo(&mut self, id: ClaimId, now: ClockReading) -> NodeSet {
-        // Before the undos are sent: the next waiter asks anyway and need not read the key behind them.
+        // Before the undos are sent: the next waiter asks anyway, and need not read the key behind
+        // them.
         self.hand_on(id, now);
         let caller_leaves = self.caller_leaves;
         let owed = self.at_claim(id, now, |claim| claim.undo(caller_leaves));
@@ -334,15 +319,14 @@ impl Core {
         owed.unwrap_or_default()
     }
 
-    /// Sends this node all undos that it has not confirmed and that are not in flight.
     pub(in crate::proto::core) fn send_owed(&mut self, node: NodeId, now: ClockReading) {
         for id in self.claims.that(|claim| claim.is_owed(node)).collect::<Vec<_>>() {
             self.at_claim(id, now, |claim| claim.send_undo(node));
         }
     }
 
-    /// Gives up the undos that were sent behind a handshake which led to the wrong server: their
-    /// answers confirm nothing. A request that was sent there too is disowned next.
+    /// Gives up the undos sent behind a handshake that led to the wrong server: their answers
+    /// confirm nothing. A request that went there too is disowned next.
     pub(in crate::proto::core) fn disbelieve_undos(&mut self, node: NodeId, due: &[Pending]) {
         let cause = self.node(node).link.cause();
         for pending in due {
@@ -386,7 +370,7 @@ impl Core {
         }
         node.debt.end_pause();
         if node.link.takes_extensions() {
-            // One undo tests whether the node accepts undos again; when it is confirmed, the others
+            // One undo tests whether the node accepts them again; when it is confirmed, the others
             // follow.
             let first = self.claims.that(|claim| claim.to_undo().contains(node_id)).next();
             first.and_then(|id| self.at_claim(id, now, |claim| claim.send_undo(node_id)));

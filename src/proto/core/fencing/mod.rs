@@ -1,7 +1,6 @@
-//! Fencing tokens: a proposal, an agreement on one token, and its write-back to nodes that are
-//! behind.
+//! Fencing tokens: a proposal, an agreement on one token, and its write-back.
 //!
-//! Invariant: a token is reported only when a quorum has it, and is written back only to nodes that
+//! Invariant: a token is reported only when a quorum has it, and written back only to nodes that
 //! still keep the lock for this holder. The rules for counters are in `proto::fence`.
 
 mod state;

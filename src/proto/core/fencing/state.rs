@@ -1,5 +1,4 @@
-//! The fencing state of one lock: the nodes' counters, the value that is written back, and the
-//! nodes that have confirmed it.
+//! The fencing state of one lock: the counters of the nodes, and which nodes have its token.
 
 use crate::proto::fence::{Agreement, FencingToken, agreement};
 use crate::proto::names::{MAX_NODES, NodeId, NodeSet};
@@ -17,7 +16,7 @@ pub(crate) struct Fencing {
     target: u64,
     /// The nodes that have this value and keep the lock for us.
     confirmed: NodeSet,
-    /// Set once an attempt that failed only because of our clock was repeated.
+    /// Whether an attempt that failed only because of our clock was repeated.
     was_set_right: bool,
 }
 
@@ -34,7 +33,6 @@ impl Fencing {
         }
     }
 
-    /// Starts over for another lock.
     pub(crate) fn begin(&mut self, is_wanted: bool) {
         self.is_wanted = is_wanted;
         self.token = None;
@@ -50,12 +48,11 @@ impl Fencing {
         self.token
     }
 
-    /// Sets the token of a lock that was attached from another process.
     pub(crate) fn attached(&mut self, token: Option<FencingToken>) {
         self.token = token;
     }
 
-    /// Begins an attempt; its proposal comes from a clock that is `ahead_us` µs ahead of our wall
+    /// Begins an attempt with a proposal from a clock that is `ahead_us` µs ahead of our wall
     /// clock. Returns whether it repeats one that failed only because of our clock.
     pub(crate) fn attempt_begins(&mut self, ahead_us: i64) -> bool {
         self.counters.clear();
@@ -63,14 +60,12 @@ impl Fencing {
         self.was_set_right
     }
 
-    /// Returns how far the clock of the present attempt's proposal is ahead of our wall clock, in
-    /// µs.
     pub(super) fn ahead_us(&self) -> i64 {
         self.ahead_us
     }
 
-    /// Returns whether an attempt that failed only because of our clock, corrected since, is to be
-    /// repeated: once for each lock.
+    /// Returns whether an attempt that failed only because of our clock is to be repeated: once for
+    /// each lock.
     pub(crate) fn take_repeat(&mut self) -> bool {
         !std::mem::replace(&mut self.was_set_right, true)
     }
@@ -81,7 +76,6 @@ impl Fencing {
         self.counters.push((node, counter));
     }
 
-    /// Returns what the counters of the nodes that granted amount to.
     pub(super) fn agreement(&mut self, granted: NodeSet, quorum: usize) -> Agreement {
         self.counters.retain(|&(node, _)| granted.contains(node));
         let mut counters = [0; MAX_NODES];
@@ -91,18 +85,15 @@ impl Fencing {
         agreement(&counters[..self.counters.len()], quorum)
     }
 
-    /// Sets the token, which a quorum has.
     pub(super) fn reached(&mut self, token: u64) {
         self.token = Some(FencingToken::new(token));
     }
 
-    /// Begins to write back this value, which no node has confirmed yet.
     pub(super) fn write_back_begins(&mut self, target: u64) {
         self.target = target;
         self.confirmed = NodeSet::default();
     }
 
-    /// Returns the value that is written back.
     pub(super) fn target(&self) -> u64 {
         self.target
     }
@@ -117,7 +108,6 @@ impl Fencing {
         self.confirmed.insert(node);
     }
 
-    /// Returns the nodes among `nodes` that have confirmed the value.
     pub(crate) fn confirmed_by(&self, nodes: NodeSet) -> NodeSet {
         self.confirmed.and(nodes)
     }

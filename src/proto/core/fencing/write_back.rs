@@ -1,4 +1,4 @@
-//! The way from a proposal to a token: the clock of proposals, the agreement, and the write-back.
+//! The clock of proposals, the agreement on a token, and the write-back.
 
 use std::time::Duration;
 
@@ -19,20 +19,19 @@ impl Core {
         lock.phase.is_held().then_some(active.fencing.token()).flatten()
     }
 
-    /// Returns the value that an attempt proposes to all nodes: our wall clock in µs, as far as the
-    /// nodes have corrected it.
+    /// Returns the proposal of an attempt: our wall clock in µs, as corrected by the nodes.
     pub(in crate::proto::core) fn proposal(&self, now: ClockReading) -> u64 {
         let wall = i128::from(micros(now));
-        // The cast is exact because the value is clamped to what fits.
+        // The cast is exact after the clamp.
         (wall + i128::from(self.common.ahead_us)).clamp(1, i128::from(MAX_TOKEN)) as u64
     }
 }
 
-/// The clock that proposals come from.
+/// The clock of proposals.
 impl LockAtWork<'_> {
     /// Returns by how many µs the clocks of a quorum are ahead of our clock, if this attempt shows
     /// it. A node that rejected the proposal has reported its clock; one that granted stands for
-    /// the clock that was proposed to it.
+    /// the clock that was proposed.
     fn clocks_ahead(&self) -> Option<i64> {
         let votes = &self.active.votes;
         let mut clocks = [0; MAX_NODES];
@@ -54,16 +53,16 @@ impl LockAtWork<'_> {
         clock_of_most(&mut clocks[..count], votes.quorum())
     }
 
-    /// Returns whether an attempt without a quorum has to wait for more nodes until a quorum of
-    /// clocks is known, because a node with a wildly wrong clock may have answered first.
+    /// Returns whether an attempt without a quorum waits for more nodes until a quorum of clocks is
+    /// known. A node with a wildly wrong clock may have answered first.
     pub(crate) fn awaits_clocks(&self) -> bool {
         self.active.votes.has_failed_by(Cause::ClockSkew)
             && !self.active.votes.missing().is_empty()
             && self.clocks_ahead().is_none()
     }
 
-    /// Corrects our clock if an attempt found no quorum because of it and the nodes have reported
-    /// by how much. Returns whether that changes the proposal.
+    /// Corrects our clock if an attempt failed because of it and a quorum's clocks are known.
+    /// Returns whether that changes the proposal.
     pub(crate) fn set_clock_right(&mut self) -> bool {
         if !self.active.votes.has_failed_by(Cause::ClockSkew) {
             return false;
@@ -74,10 +73,10 @@ impl LockAtWork<'_> {
     }
 }
 
-/// From counters to a token.
+/// The agreement and the write-back.
 impl LockAtWork<'_> {
-    /// Takes the token if the counters of the quorum that granted agree. If not, writes the largest
-    /// back. Returns whether they agree.
+    /// Takes the token if the quorum's counters agree; otherwise writes the largest back. Returns
+    /// whether they agree.
     pub(crate) fn agree(&mut self) -> bool {
         let (granted, quorum) = (self.active.votes.grants(), self.active.votes.quorum());
         let fencing = &mut self.active.fencing;
@@ -99,16 +98,15 @@ impl LockAtWork<'_> {
         matches!(agreement, Agreement::Reached(_))
     }
 
-    /// Records the counter with which a node granted.
     pub(crate) fn take_counter(&mut self, node: NodeId, counter: u64) {
         if matches!(self.lock.phase, Phase::Asking | Phase::Fencing) {
             self.active.fencing.counted(node, counter);
         }
     }
 
-    /// Confirms the token on a node that granted: its counter is there already, or is raised. A
-    /// node whose counter is past the token confirms nothing, because it may have granted to
-    /// another holder of the same token in between.
+    /// Confirms the token on a node that granted, or raises its counter. A node whose counter is
+    /// past the token confirms nothing: it may have granted to another holder of the same token in
+    /// between.
     pub(crate) fn raise_counter(&mut self, node: NodeId) {
         let target = self.active.fencing.target();
         match self.active.fencing.counter_of(node) {
@@ -132,7 +130,6 @@ impl LockAtWork<'_> {
         self.send(node, write_back, (0, target), pending);
     }
 
-    /// Takes a node's answer to the write-back of this round, and decides.
     pub(crate) fn take_write_back(&mut self, node: NodeId, round: u32, answer: Count) -> Decision {
         let (link, votes) = (&self.nodes[node.index()].link, &mut self.active.votes);
         // A node that is excluded for the rest of its connection has failed already.
@@ -155,7 +152,6 @@ impl LockAtWork<'_> {
         self.decide()
     }
 
-    /// Fails the vote of a node that will not answer the write-back of this round.
     pub(crate) fn fail_write_back(&mut self, node: NodeId, round: u32, cause: Cause) {
         if self.lock.is_fencing(round) {
             self.active.votes.cast(node, Vote::Fail(cause));
@@ -163,8 +159,8 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Returns the verdict on the token, which a quorum must have while each of its nodes keeps the
-    /// lock for us. `None` as long as nodes that granted have to confirm it.
+    /// Returns the verdict on the token: a quorum must have it and keep the lock for us. `None` as
+    /// long as nodes that granted have to confirm it.
     pub(crate) fn write_back_verdict(&mut self) -> Option<Verdict> {
         if self.lock.phase != Phase::Fencing {
             return None;

@@ -1,9 +1,9 @@
 //! Automatic extension of a lock until it is released.
 //!
-//! Invariant: a lock that is being released is not extended, and an extension that was sent before
-//! is followed by its undo. A loss is reported before the validity ends, so that the holder has
-//! time to stop. Extensions that are due at nearly the same time are sent together, so that many
-//! locks cost each node one write.
+//! Invariant: a lock that is being released is not extended, and an extension sent before is
+//! followed by its undo. A loss is reported before the validity ends, so that the holder has time
+//! to stop. Locks that are due at nearly the same time are extended together: one write to each
+//! node.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::proto::request::AutoExtend;
 use crate::proto::time::Timestamp;
 
 impl LockAtWork<'_> {
-    /// Sets the time of the next extension, counted from the start of the round that was granted.
+    /// Schedules the next extension, counted from the start of the round that was granted.
     pub(in crate::proto::core) fn auto_extend_from_now(&mut self) {
         if let Some(every) = self.active.hold.auto_extension.every(self.lock.ttl()) {
             let early = self.env.random_below(every / AUTO_EXTEND_JITTER);
@@ -26,7 +26,7 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Retries a failed automatic extension, several times before the lock is lost.
+    /// Schedules a retry, several of which fit before the lock is lost.
     fn auto_extend_again(&mut self) {
         let (hold, now) = (&self.active.hold, self.env.now);
         if let Some(every) = hold.auto_extension.every(self.lock.ttl()) {
@@ -37,8 +37,7 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Extends earlier a lock whose validity got shorter, which may end before its next extension
-    /// is due.
+    /// Schedules an earlier extension of a lock whose validity got shorter.
     pub(super) fn auto_extend_soon(&mut self) {
         let at = self.active.hold.auto_extension.at;
         if self.lock.phase == Phase::Held && at != Timestamp::NEVER {
@@ -56,7 +55,6 @@ impl LockAtWork<'_> {
         self.arm(at);
     }
 
-    /// Extends a lock whose extension is due.
     pub(in crate::proto::core) fn auto_extend_due(&mut self) {
         let (hold, ttl, now) = (&mut self.active.hold, self.lock.ttl(), self.env.now.boot);
         let Some(every) = hold.auto_extension.every(ttl) else { return };
@@ -82,7 +80,6 @@ impl LockAtWork<'_> {
         self.begin_extension(ttl, true);
     }
 
-    /// Reports a successful extension.
     pub(super) fn extended(&mut self) {
         let auto_extended = self.active.hold.auto_extension.succeeded();
         let mode_change = self.active.mode_change;
@@ -100,8 +97,7 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Reports a failed extension. Of automatic extensions only the first failure in a row is
-    /// reported.
+    /// Reports a failure, unless it follows a failed automatic extension that was reported.
     pub(super) fn not_extended(&mut self, refusal: Refusal) {
         let failed = self.active.hold.auto_extension.failed();
         if !self.active.mode_change.is_companion() {
@@ -120,11 +116,11 @@ impl LockAtWork<'_> {
 /// The origin of a failed extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
-    /// A call by the user.
+    /// An extension by the caller.
     Asked,
-    /// An automatic extension, the first that failed in a row.
+    /// An automatic extension, the first in a row that failed.
     First,
-    /// An automatic extension that failed after one whose failure was reported.
+    /// An automatic extension, after a failure that was reported.
     Again,
 }
 
@@ -133,13 +129,11 @@ impl AutoExtension {
         Self { options, at: Timestamp::NEVER, is_extending: false, has_failed: false }
     }
 
-    /// Returns the interval between extensions of a lock with this TTL.
     fn every(&self, ttl: Duration) -> Option<Duration> {
         Some(self.options?.every.unwrap_or(ttl / 3))
     }
 
-    /// Returns how long before the end of its validity the loss of a lock with this TTL is
-    /// reported.
+    /// Returns how long before the end of its validity a loss is reported.
     pub(super) fn notice(&self, ttl: Duration) -> Duration {
         match self.options {
             Some(_) => (ttl / 20).min(LONGEST_NOTICE),
@@ -147,13 +141,12 @@ impl AutoExtension {
         }
     }
 
-    /// Returns whether no automatic extension is scheduled: one is in flight, or the lock has been
-    /// held for its longest time.
+    /// Returns whether no extension is scheduled: one is in flight, or the longest hold is reached.
     pub(super) fn has_stopped(&self) -> bool {
         self.options.is_some() && self.at == Timestamp::NEVER
     }
 
-    /// Records that the extension in flight succeeded. Returns whether it was automatic.
+    /// Ends the extension in flight. Returns whether it was automatic.
     fn succeeded(&mut self) -> bool {
         self.has_failed = false;
         std::mem::take(&mut self.is_extending)
@@ -171,8 +164,7 @@ impl AutoExtension {
 }
 
 impl Common {
-    /// Checks whether locks have to be extended now. If so, locks that are due soon are extended
-    /// too.
+    /// Starts a common extension if one is due; locks that are due soon are extended too.
     pub(in crate::proto::core) fn begin_auto_extend(&mut self, now: Timestamp) {
         self.is_auto_extending = now >= self.auto_extend_at;
         if self.is_auto_extending {
@@ -181,11 +173,11 @@ impl Common {
     }
 }
 
-/// The divisor of the interval by which an extension is randomly early, at most.
+/// An extension is early at random by up to the interval divided by this.
 const AUTO_EXTEND_JITTER: u32 = 8;
 
-/// The divisor of the interval by which an extension is early to be sent with others. It allows
-/// more than the random part, so that locks which were extended together stay together.
+/// An extension is early by up to the interval divided by this to be sent with others. That is more
+/// than the random part, so that locks which were extended together stay together.
 const AUTO_EXTEND_SLACK: u32 = 4;
 
 /// The shortest pause before a failed extension is retried.

@@ -1,9 +1,9 @@
 //! The support of a lease: how long each node is known to keep the key.
 //!
-//! Invariant: the lease is what a quorum of the nodes supports. At first all nodes whose grant
-//! counted keep the key for the lease, and nothing is stored. After an extension they may differ: a
-//! silent node keeps the key no longer than before, and a node that reports its key missing keeps
-//! nothing, whatever it reported earlier.
+//! Invariant: a lease is what a quorum of nodes supports. At first all nodes whose grant counted
+//! keep the key for it, and nothing is stored. After an extension they differ: a silent node keeps
+//! the key no longer than before, and a node that reports its key missing keeps nothing, no matter
+//! what it reported earlier.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -12,9 +12,8 @@ use crate::proto::lease::Lease;
 use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::time::ClockReading;
 
-/// The nodes that keep a lock's key, each for at least its own lease. Nothing is known of a node
-/// that is not listed. An empty list means that all nodes that count keep the key for the lock's
-/// lease.
+/// The nodes that keep the key, each for at least its own lease; of other nodes nothing is known.
+/// If it is empty, all nodes that count keep the key for the lock's lease.
 #[derive(Debug)]
 pub(crate) struct Backing(Vec<(NodeId, Lease)>);
 
@@ -23,19 +22,16 @@ impl Backing {
         Self(Vec::new())
     }
 
-    /// Starts over for another lock.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Returns whether all nodes that count keep the key for the lock's lease, as when it was
-    /// granted.
+    /// Returns whether all nodes that count keep the key for the lock's lease.
     pub(super) fn is_as_granted(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Begins to store a lease for each node, of `of` nodes in the configuration. `nodes` keep the
-    /// key for `lease`.
+    /// Begins to store leases of a configuration with `of` nodes; `nodes` keep the key for `lease`.
     pub(super) fn begin(&mut self, nodes: NodeSet, lease: Lease, of: usize) {
         if self.0.is_empty() {
             self.0.reserve(of);
@@ -43,7 +39,6 @@ impl Backing {
         }
     }
 
-    /// Records that a node keeps the key for this lease too.
     pub(super) fn keeps(&mut self, node: NodeId, lease: Lease, now: ClockReading) {
         match self.0.iter_mut().find(|(of, _)| *of == node) {
             Some((_, known)) => *known = known.longer(lease, now),
@@ -51,19 +46,18 @@ impl Backing {
         }
     }
 
-    /// Returns for how long after `moment` a node is known to keep the key.
     pub(super) fn kept_after(&self, node: NodeId, moment: ClockReading) -> Duration {
         let known = self.0.iter().find(|(of, _)| *of == node);
         known.map_or(Duration::ZERO, |(_, lease)| lease.remaining(moment))
     }
 
-    /// Records that a node's key is missing, for good.
+    /// Forgets a node whose key is missing, for good.
     pub(super) fn gone(&mut self, node: NodeId) {
         self.0.retain(|&(of, _)| of != node);
     }
 
-    /// Returns what the `quorum` nodes that keep the key the longest all support; `None` if fewer
-    /// nodes keep it.
+    /// Returns what the `quorum` nodes with the longest leases all support; `None` if there are
+    /// fewer.
     pub(super) fn lease(&mut self, quorum: usize, now: ClockReading) -> Option<Lease> {
         self.0.sort_unstable_by_key(|(_, lease)| Reverse(lease.remaining(now)));
         let best = self.0.get(..quorum)?;
@@ -92,7 +86,6 @@ mod tests {
         }
     }
 
-    /// Returns a lease that ends after this number of seconds.
     fn lease(since: ClockReading, seconds: u64) -> Lease {
         let drift = Drift { parts_per_million: 0 };
         Lease::new(since, Duration::from_secs(seconds) + drift.of(Duration::ZERO), drift)
@@ -139,8 +132,8 @@ mod tests {
         assert_eq!(backing.of(NodeId(0).into(), &one), NodeId(0).into());
     }
 
-    /// A lease that rests on two nodes ends with the first of them on either clock, also if the
-    /// clock determines which of them is first.
+    /// A lease on two nodes ends with the first of them on either clock, also if the clock decides
+    /// which of them is first.
     #[test]
     fn no_clock_makes_more_of_it_than_each_node_supports() {
         let (early, late) = (lease(at(100, 150), 10), lease(at(105, 105), 20));

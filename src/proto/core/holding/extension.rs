@@ -16,12 +16,12 @@ use crate::proto::time::{ClockReading, ttl_ms};
 use crate::proto::vote::{Cause, Vote, Votes};
 use crate::proto::{answer::Count, config::Config, lease::Lease, mutants::mutant, sentinel_answer};
 
-/// The number of extensions that fit into a TTL, so that one that fails leaves time for others.
+/// The number of extensions that fit into a TTL, so that a failed one leaves time for others.
 const ROUNDS: u32 = 6;
 
 impl Nodes {
-    /// Returns how long an extension waits for answers. A failure leaves time for others, unless a
-    /// quorum of the nodes is so far away that none could succeed.
+    /// Returns how long an extension waits: it leaves time for others, unless a quorum of the nodes
+    /// is so far away that none could succeed.
     fn extension_patience(&self, ttl: Duration, config: &Config) -> Duration {
         let (share, whole) = (ttl / ROUNDS, config.settings.response_timeout);
         let near = self.iter().filter(|node| node.pace.answers_within(share / 2)).count();
@@ -30,7 +30,7 @@ impl Nodes {
 }
 
 impl LockAtWork<'_> {
-    /// Asks all nodes to keep the key for `ttl`, automatically or for the caller.
+    /// Asks all nodes to keep the key for `ttl`, for the timer or for the caller.
     pub(super) fn begin_extension(&mut self, ttl: Duration, by_itself: bool) {
         let (now, config, of) = (self.env.now, self.env.config, self.nodes.len());
         let until = now.boot + self.nodes.extension_patience(ttl, config);
@@ -48,13 +48,12 @@ impl LockAtWork<'_> {
         hold.auto_extension.is_extending = by_itself;
         self.active.round.lasts_until(until);
         self.arm(until);
-        // Requests that still wait for a link are too late for the lease that they were made for.
+        // Requests that still wait for a link are too late for their lease.
         self.claim.unqueue_all();
         config.node_ids().for_each(|node| self.offer_extension(node));
         self.settle_extension();
     }
 
-    /// Sends the extension to one node, now or as soon as its link is back.
     fn offer_extension(&mut self, node_id: NodeId) {
         let node = &mut self.nodes[node_id.index()];
         let takes = node.link.takes_extensions();
@@ -73,15 +72,14 @@ impl LockAtWork<'_> {
     fn send_extension(&mut self, node: NodeId) {
         let (ttl, claim, round) =
             (self.active.hold.extension.ttl, self.lock.claim(), self.lock.round());
-        // The key may live for this long from the moment the command is sent, whether the answer
-        // arrives or not.
+        // The key may live this long from when the command is sent, even without an answer.
         self.claim.lives_until(self.env.now.boot + ttl);
         let pending = |by_digest| Pending::Extend { claim, round, by_digest };
         self.send(node, self.claim.kind().extend, (ttl_ms(ttl), 0), pending);
     }
 
-    /// Offers the extension of this round again after its connection was lost. It never shortens a
-    /// TTL, so it may run twice.
+    /// Sends the extension again after its connection was lost: it never shortens a TTL, so it may
+    /// run twice.
     pub(crate) fn offer_extension_again(&mut self, node: NodeId, round: u32) {
         if self.lock.phase == Phase::Extending && self.lock.round() == round {
             self.offer_extension(node);
@@ -89,8 +87,8 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Sends an extension again after the node forgot its script; also if a quorum has extended in
-    /// the meantime, because the key on this node should live as long.
+    /// Sends the extension again to a node that forgot its script; also after a quorum has
+    /// extended, because the key should live as long on this node.
     fn resend_extension(&mut self, node: NodeId, round: u32) {
         let votes = &self.active.votes;
         let succeeds =
@@ -106,7 +104,7 @@ impl LockAtWork<'_> {
             Count::NoScript => return self.resend_extension(node, round),
             Count::Of(0) => Vote::Deny,
             Count::Fail(cause) => Vote::Fail(cause),
-            // The key is still there, but it was given up, and its undo is on the way.
+            // The key is still there, but its undo is on the way.
             Count::Of(_) if self.claim.is_owed(node) => {
                 Vote::Fail(self.nodes[node.index()].link.cause())
             }
@@ -126,8 +124,7 @@ impl LockAtWork<'_> {
         self.extension_vote(node, round, vote);
     }
 
-    /// Records one node's answer to the extension of the present round, or the reason why there is
-    /// none; also after the verdict.
+    /// Counts a node's answer to the extension of the present round, also after the verdict.
     pub(crate) fn extension_vote(&mut self, node: NodeId, round: u32, vote: Vote) {
         if mutant!(ReleaseOvertaken) && self.lock.phase == Phase::Releasing {
             return self.prolong(self.active.votes.quorum());
@@ -173,8 +170,7 @@ impl LockAtWork<'_> {
     }
 
     /// Ends the extension once a quorum has extended within the present validity, or none can. No
-    /// failure is reported as long as missing answers can still show that too many keys are
-    /// missing, which is a loss.
+    /// failure is reported while missing answers could still show that the lock is lost.
     fn settle_extension(&mut self) {
         if self.lock.phase != Phase::Extending {
             return;
@@ -192,8 +188,8 @@ impl LockAtWork<'_> {
             self.lose(self.active.hold.cause_of_end());
         } else if grants.len() >= quorum {
             self.prolong(quorum);
-        // A failure is reported once no pending answer can make a quorum, unless too many keys are
-        // missing, which is a loss.
+        // No pending answer can make a quorum, or show that too many keys are missing, which is a
+        // loss.
         } else if grants.or(missing).len() < quorum && counted.without(missing).len() >= quorum {
             self.lock.phase = Phase::Held;
             let refusal = Refusal::new(RefusalReason::NoQuorum, *votes);
@@ -207,14 +203,13 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Takes the longer lease that a quorum supports.
     fn prolong(&mut self, quorum: usize) {
         let (lock, hold, now) = (&mut *self.lock, &mut self.active.hold, self.env.now);
         let before = lock.lease.remaining(now);
-        // Each node counts with the later of its two leases, so an earlier extension by a slow node
-        // helps this one.
+        // Each node counts with its longer lease, so an earlier extension by a slow node helps.
         lock.lease = match hold.backing.lease(quorum, now) {
-            // The earlier lease counts too: the wall clock may have shortened it only for a while.
+            // The present lease counts too: a node's longer lease may have been replaced while the
+            // wall clock made it look shorter.
             Some(lease) => lock.lease.longer(lease, now),
             None => hold.extension.lease,
         };
@@ -234,7 +229,6 @@ impl LockAtWork<'_> {
 }
 
 impl Core {
-    /// Extends a held lock, whether at work or idle.
     pub(in crate::proto::core) fn begin_extension(
         &mut self,
         id: LockId,
@@ -245,7 +239,6 @@ impl Core {
         self.transition(id, now, |lock| lock.begin_extension(ttl, false));
     }
 
-    /// Sends the extensions that waited for this node's link.
     pub(in crate::proto::core) fn send_queued_extensions(
         &mut self,
         node: NodeId,
@@ -256,7 +249,6 @@ impl Core {
         }
     }
 
-    /// Fails the extensions that wait for a link which will not open.
     pub(in crate::proto::core) fn fail_queued_extensions(&mut self, node: NodeId) {
         let vote = Vote::Fail(self.node(node).link.cause());
         let waiting = self.locks.take_queued_extensions(node);
@@ -273,8 +265,7 @@ impl Locks {
     fn take_queued_extensions(&mut self, node: NodeId) -> Vec<LockId> {
         let mut waiting: Vec<_> = self.ids().collect();
         waiting.retain(|&id| {
-            // Also if a quorum has extended in the meantime: the key on this node should live as
-            // long.
+            // Also after a quorum has extended: the key should live as long on this node.
             self.at_work_mut(id).is_some_and(|(lock, active)| {
                 lock.phase.is_held() && active.hold.extension.queued.take(node)
             })

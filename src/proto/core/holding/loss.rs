@@ -12,18 +12,16 @@ use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::time::{ClockReading, Timestamp};
 
 impl Hold {
-    /// Returns how long before the end of its validity the loss of this lock is reported.
     pub(super) fn notice(&self, lock: &Lock) -> Duration {
         self.auto_extension.notice(lock.ttl())
     }
 
-    /// Returns when the loss of this lock is reported if nothing is done. It is counted from now,
-    /// because the wall clock may have used up more of the lease than boot has.
+    /// Returns when the loss is reported if nothing is done; counted from now, because the wall
+    /// clock may have used up more of the lease than boot has.
     pub(crate) fn loss_due(&self, lock: &Lock, now: ClockReading) -> Timestamp {
         now.boot + lock.lease.remaining(now).saturating_sub(self.notice(lock))
     }
 
-    /// Returns why a lock with this remaining validity is lost, if it is.
     fn lost_with(&self, lock: &Lock, remaining: Duration) -> Option<LossCause> {
         if remaining > self.notice(lock) {
             None
@@ -43,8 +41,7 @@ impl Hold {
 }
 
 impl LockAtWork<'_> {
-    /// Handles a missing key of a held lock: the lease becomes what the other nodes support, or the
-    /// lock is lost.
+    /// Reduces the lease to what the other nodes support, or loses the lock.
     fn lose_key(&mut self, node: NodeId) {
         let (quorum, now) = (self.env.config.quorum(), self.env.now);
         let (lock, backing) = (&mut *self.lock, &mut self.active.hold.backing);
@@ -53,7 +50,7 @@ impl LockAtWork<'_> {
         backing.begin(self.claim.counted(), lock.lease, self.nodes.len());
         backing.gone(node);
         let before = lock.lease.remaining(now);
-        // A quorum of the other nodes may still keep the key, at least for a part of the lease.
+        // A quorum of the other nodes may keep the key for at least a part of the lease.
         lock.lease = lock.lease.and(backing.lease(quorum, now).unwrap_or_default());
         let left = lock.lease.remaining(now);
         if left.is_zero() {
@@ -67,8 +64,8 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Reports the loss of a held lock whose validity ends, or ends a round whose time is up.
-    /// Returns whether the lock becomes idle.
+    /// Loses a lock whose validity ends, or ends a round whose time is up. Returns whether the lock
+    /// becomes idle.
     fn lease_due(&mut self) -> bool {
         if !self.lock.phase.is_held() {
             return false;
@@ -88,9 +85,8 @@ impl LockAtWork<'_> {
         false
     }
 
-    /// Ends the round of a held lock. Requests that still wait for a link are withdrawn, so that
-    /// none is sent long after. Returns whether nothing is left to learn about the lock, so that it
-    /// can be stored in less memory.
+    /// Ends a round. Requests that wait for a link are withdrawn, so that none is sent long after.
+    /// Returns whether nothing is left to learn about the lock, so that it can be idle.
     fn round_over(&mut self) -> bool {
         self.claim.unqueue_all();
         let counted = self.claim.counted();
@@ -98,7 +94,7 @@ impl LockAtWork<'_> {
         self.lock.phase == Phase::Held && self.active.is_done() && backed == counted
     }
 
-    /// Marks the lock as lost. Nothing is sent: the remaining keys protect what the holder is still
+    /// Marks the lock as lost. Nothing is sent: the remaining keys protect what the holder is
     /// doing.
     pub(crate) fn lose(&mut self, cause: LossCause) {
         if self.active.mode_change.is_companion() {
@@ -115,7 +111,6 @@ impl LockAtWork<'_> {
 }
 
 impl Core {
-    /// Handles a missing key on a node: its grant no longer counts.
     pub(in crate::proto::core) fn key_gone(
         &mut self,
         node: NodeId,
@@ -136,7 +131,6 @@ impl Core {
         }
     }
 
-    /// Handles the timer of a held lock: its validity ends, or its round does.
     pub(in crate::proto::core) fn lease_due(&mut self, id: LockId, now: ClockReading) {
         match self.transition(id, now, |lock| lock.lease_due()) {
             Some(true) => self.locks.put_away(id),
@@ -161,7 +155,6 @@ impl Core {
 }
 
 impl Locks {
-    /// Reports the loss of an idle lock whose lease has ended. It has no round and is not extended.
     fn idle_lease_due(&mut self, id: LockId, env: &mut Env<'_>) {
         let (now, cause) = (env.now, LossCause::Expired);
         if let Some(lock) = self.find_mut(id).filter(|lock| lock.phase.is_held()) {

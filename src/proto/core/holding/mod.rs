@@ -24,7 +24,7 @@ pub(super) struct Hold {
     auto_extension: AutoExtension,
 }
 
-/// The extension that is in flight, or the last one.
+/// The extension in flight, or the last one.
 #[derive(Debug)]
 struct Extension {
     ttl: Duration,
@@ -40,9 +40,9 @@ struct AutoExtension {
     options: Option<AutoExtend>,
     /// The time of the next extension; never while one is in flight, or after the longest hold.
     at: Timestamp,
-    /// Set if the timer started the extension in flight.
+    /// Whether the timer started the extension in flight.
     is_extending: bool,
-    /// Set if an automatic extension has failed, and that was reported, since the last success.
+    /// Whether an automatic extension has failed since the last success, which was reported.
     has_failed: bool,
 }
 
@@ -59,13 +59,11 @@ impl Hold {
         }
     }
 
-    /// Starts over for another lock.
     pub(super) fn begin(&mut self, auto_extend: Option<AutoExtend>) {
         self.backing.clear();
         self.auto_extension = AutoExtension::new(auto_extend);
     }
 
-    /// Begins an attempt, extension or release; no extension waits for a link any more.
     pub(super) fn round_begins(&mut self) {
         self.extension.queued = NodeSet::EMPTY;
     }
@@ -74,39 +72,33 @@ impl Hold {
         self.auto_extension.options.is_some()
     }
 
-    /// Returns whether the extension in flight is automatic.
     pub(super) fn is_extended_by_itself(&self) -> bool {
         self.auto_extension.is_extending
     }
 
-    /// Returns how the lock is extended automatically, if it is.
     pub(super) fn auto_extend(&self) -> Option<AutoExtend> {
         self.auto_extension.options
     }
 
-    /// Returns the TTL of the extension that is in flight, or of the last one.
     pub(super) fn extension_ttl(&self) -> Duration {
         self.extension.ttl
     }
 
-    /// Returns when the next automatic extension is due.
     pub(super) fn due(&self) -> Timestamp {
         self.auto_extension.at
     }
 
-    /// Returns whether all nodes that count keep the key for the lock's lease, as when it was
-    /// granted.
     pub(super) fn is_as_granted(&self) -> bool {
         self.backing.is_as_granted()
     }
 
-    /// Records that these nodes, of `of` in the configuration, keep the key for the lease; other
-    /// nodes may not.
+    /// Records that these nodes, of `of` in the configuration, keep the key for the lease; others
+    /// may not.
     pub(super) fn rests_on(&mut self, nodes: NodeSet, lease: Lease, of: usize) {
         self.backing.begin(nodes, lease, of);
     }
 
-    /// Records that another node keeps a permit for this lease. If no leases are stored, it is not
+    /// Records that another node keeps a permit for `lease`. If no leases are stored, it is not
     /// shorter than the lock's.
     pub(super) fn heal(&mut self, node: NodeId, lease: Lease, now: ClockReading) {
         if !self.backing.is_as_granted() {
@@ -114,17 +106,16 @@ impl Hold {
         }
     }
 
-    /// Returns those of `nodes` that keep the key for at least the lease.
     pub(super) fn backed(&self, nodes: NodeSet, lease: &Lease) -> NodeSet {
         self.backing.of(nodes, lease)
     }
 
-    /// Returns the lease that a quorum of the nodes supports; `None` if it is known of too few.
+    /// Returns the lease that a quorum supports; `None` if leases of fewer nodes are known.
     pub(super) fn supported(&mut self, quorum: usize, now: ClockReading) -> Option<Lease> {
         self.backing.lease(quorum, now)
     }
 
-    /// Returns how long a lock may be held, by its request and by the configuration.
+    /// Returns how long a lock may be held, by its request and the configuration.
     pub(super) fn longest(hold: Option<&Self>, config: &Config) -> Option<Duration> {
         let own = hold.and_then(|hold| hold.auto_extension.options?.max_hold);
         own.into_iter().chain(config.settings.max_hold).min()

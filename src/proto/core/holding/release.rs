@@ -6,7 +6,6 @@ use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::{time::ClockReading, vote::Vote};
 
 impl LockAtWork<'_> {
-    /// Counts one node's answer to the undo of a lock that is being released.
     #[inline]
     pub(crate) fn take_release_vote(
         &mut self,
@@ -28,7 +27,7 @@ impl LockAtWork<'_> {
     }
 
     /// Completes a release when a quorum has confirmed it, when only nodes that seem to hang are
-    /// left to answer, or when its time is up. Undos that are not confirmed stay owed.
+    /// left to answer, or when its time is up. The remaining undos stay owed.
     #[inline]
     fn release_result(&mut self) -> Option<(ClaimId, Released)> {
         let (claim, votes) = (&self.claim, &self.active.votes);
@@ -36,8 +35,8 @@ impl LockAtWork<'_> {
         let awaited = |node: NodeId| {
             claim.undoing().contains(node) || self.nodes[node.index()].link.may_return()
         };
-        // Once a quorum has deleted its keys, others can get the lock. The remaining undos stay
-        // owed and are sent after the result.
+        // Once a quorum has deleted its keys, others can get the lock. The rest is undone after the
+        // result.
         let over = confirmed >= votes.quorum()
             || !claim.owed().without(self.env.suspected).iter().any(awaited)
             || self.active.round.is_over(self.env.now.boot);
@@ -74,7 +73,6 @@ impl Core {
         self.run_scheduled();
     }
 
-    /// Takes a step of a release, which may complete it.
     #[inline]
     pub(in crate::proto::core) fn release_by(
         &mut self,
@@ -89,7 +87,6 @@ impl Core {
         }
     }
 
-    /// Re-evaluates all releases after the loss of a link that they may have waited for.
     pub(in crate::proto::core) fn settle_releases(&mut self, now: ClockReading) {
         for at in 0..self.locks.capacity() {
             if let Some(id) = self.locks.at(at) {
@@ -98,8 +95,8 @@ impl Core {
         }
     }
 
-    /// Completes the releases that waited for this node only: those with an undo in flight there,
-    /// or any if its link is not open.
+    /// Completes releases that wait for this node only: those with an undo in flight there, or any
+    /// if its link is not open.
     pub(in crate::proto::core) fn releases_go_on_without(&mut self, id: NodeId, now: ClockReading) {
         if !self.node(id).link.takes_undos() {
             return self.settle_releases(now);

@@ -1,4 +1,4 @@
-//! The state of a key, read from a node's replies with the formats that are configured.
+//! The state of a key, read from a node's replies with the configured formats.
 
 use std::time::Duration;
 
