@@ -1,6 +1,6 @@
 //! Matches received bytes with the requests that they answer.
 //!
-//! Invariant: replies are matched by order only. A reply without a request, or of a type that its
+//! Invariant: order is all that matches replies. A reply without a request, or of a type that its
 //! request cannot have, closes the link.
 
 use super::Core;
@@ -14,19 +14,18 @@ use crate::proto::vote::{Cause, Vote};
 use crate::resp::{Token, Violation};
 
 impl Core {
-    /// Takes the first `bytes` of [`space`](Self::space), which the socket has filled. Read the
-    /// clock after the read.
+    /// Reads the first `bytes` of [`space`](Self::space), which the socket filled. Read the clock
+    /// after the socket.
     pub fn received(&mut self, link: LinkId, bytes: usize, now: ClockReading) {
         let (now, id) = (self.clamp(now), link.node());
         if link.is_push() {
             return self.push_received(id, bytes, now);
         }
-        // Bytes of a closed connection answer nothing: its requests were counted as unanswered.
+        // The requests of a closed connection were counted as unanswered.
         if self.node(id).link.is_closed() {
             return;
         }
-        // Taken out of the node, so that tokens can borrow it while the answers change everything
-        // else.
+        // Taken out, so that tokens can borrow it while the answers change everything else.
         let node = self.node_mut(id);
         node.record_bytes(now.boot);
         let mut inbox = node.take_inbox();
@@ -34,8 +33,7 @@ impl Core {
         loop {
             match self.nodes[id.index()].decode(inbox.unread()) {
                 Ok(None) => break,
-                // One answer, one transition: its decision is carried out before the next answer is
-                // read.
+                // One answer, one transition: its decision is carried out before the next is read.
                 Ok(Some((token, len))) => {
                     if self.answered(id, token, now).is_err() {
                         self.reject_bytes(id, None, now);
@@ -93,9 +91,8 @@ impl Core {
         self.run(now);
     }
 
-    /// Matches an answer with the oldest unanswered request. An answer that comes unasked, or is of
-    /// a type that the request cannot have, means that the order is lost, and nothing else can
-    /// match replies.
+    /// Matches an answer with the oldest request. If it comes unasked, or is of a type that the
+    /// request cannot have, the order is lost, and the link is closed.
     fn answered(
         &mut self,
         id: NodeId,
@@ -103,8 +100,8 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let node = &mut self.nodes[id.index()];
-        // RESP2 has only the order, no request ids. A surplus reply would be taken for the vote on
-        // the next request.
+        // RESP2 has no request ids. A surplus reply would be taken for the vote on the next
+        // request.
         let Some(next) = node.pipeline.oldest() else { return Err(Mistyped) };
         let (is_handshake, checked) = match next.pending {
             Pending::Ask { claim, checked: true, .. } => (false, Some(claim)),
@@ -121,7 +118,7 @@ impl Core {
         // Effects apply to the node as it was when it answered: before the link is closed below.
         self.run(now);
         if answered.is_err() {
-            // This request fails with the link, like all requests behind it.
+            // The request fails with the link, like all behind it.
             self.node_mut(id).pipeline.unanswered(due);
             return answered;
         }
@@ -165,8 +162,8 @@ impl Core {
         }
     }
 
-    /// Handles an answer that is not for a claim, but for a view, an observer or a waiter, or about
-    /// the restart guard.
+    /// Handles an answer that is not for a claim, but for a view, an observer, a waiter, or the
+    /// guard.
     fn other_answered(
         &mut self,
         id: NodeId,
@@ -238,8 +235,8 @@ impl Core {
         Ok(())
     }
 
-    /// Handles the answer to whether the node was a replica in the meantime, which grants may have
-    /// waited for.
+    /// Handles the answer to whether the node was a replica in the meantime. Grants may wait for
+    /// it.
     fn history_answered(
         &mut self,
         id: NodeId,
@@ -262,8 +259,7 @@ impl Core {
         Ok(())
     }
 
-    /// Handles the answer to a move of a permit: a vote like any other, or that of a node that is
-    /// healed.
+    /// Handles the answer to a move: a vote like any other, or that of a node that is healed.
     fn moved(
         &mut self,
         id: NodeId,
@@ -278,8 +274,8 @@ impl Core {
         self.script_answered(id, unproven, due.since, now)
     }
 
-    /// Handles the answer of a script to a request that was sent at `since`. The script has read
-    /// the restart guard itself.
+    /// Handles a script's answer to a request sent at `since`. The script has read the restart
+    /// guard.
     fn script_answered(
         &mut self,
         id: NodeId,
@@ -295,7 +291,6 @@ impl Core {
         Ok(())
     }
 
-    /// Counts the answer of a script, if the node votes.
     fn grant_proven(&mut self, id: NodeId, unproven: Unproven, now: ClockReading) {
         let claim = unproven.claim();
         let vote = self.vote_in(unproven.answer(), id, claim, now);
@@ -321,19 +316,19 @@ impl Core {
         }
     }
 
-    /// Handles an answer that counts the keys on which something was done.
+    /// Handles an answer that is a number of keys.
     fn counted(&mut self, id: NodeId, pending: Pending, answer: Count, now: ClockReading) {
         if answer == Count::NoScript {
             self.node_mut(id).forget_scripts();
         }
         match pending {
             Pending::Extend { claim, round, .. } => {
-                // A missing key counts in any round, and also if another node's server may have
+                // A missing key counts in any round, even if another node's server may have
                 // answered.
                 if answer == Count::Of(0) {
                     self.key_gone(id, claim, now);
                 }
-                // Extensions that were in flight when the node was excluded have failed already.
+                // Extensions in flight when the node was excluded have failed already.
                 if !self.node(id).link.is_leaving() {
                     self.transition(claim, now, |lock| lock.take_extension(id, round, answer));
                 }
@@ -356,12 +351,10 @@ impl Core {
         }
     }
 
-    /// Counts a vote, follows its decision, and suspends the node's voting if the vote shows a
-    /// reason.
+    /// Counts a vote and follows its decision. A node that takes no writes stops voting.
     fn take_vote(&mut self, id: NodeId, claim: ClaimId, vote: Vote, now: ClockReading) {
         self.common.metrics.of(id).voted(vote);
-        // A node that is excluded for the rest of its connection does not vote, not even if it
-        // grants.
+        // A node that is excluded for the rest of its connection does not vote, even if it grants.
         if self.node(id).link.is_leaving() {
             return;
         }
@@ -372,8 +365,7 @@ impl Core {
             return;
         }
         self.run(now);
-        // After the grant that this denial may have decided, which heals all nodes that had denied
-        // before.
+        // After the grant that this denial may decide, which heals all nodes that denied before.
         if vote == Vote::Deny {
             self.transition(claim, now, |lock| lock.heal_late(id));
             self.run(now);
@@ -381,9 +373,11 @@ impl Core {
         match vote {
             _ if !self.node(id).link.is_ready() => {}
             Vote::Fail(Cause::ReadOnly) => {
+                // The server has become a replica.
                 self.nodes[id.index()].retire(Cause::ReadOnly, &mut env!(self, now));
             }
             Vote::Fail(cause @ Cause::NoReplicas) => {
+                // The node still takes extensions and undos.
                 self.nodes.candidate(id, &mut env!(self, now)).suspend(cause);
             }
             _ => {}
@@ -391,11 +385,8 @@ impl Core {
     }
 }
 
-/// Reads the answer to a server's own compare-and-delete command, which is whether it deleted the
-/// key.
-///
-/// The answer is read before the claim is looked up, because one of another type closes the link
-/// even if the claim is no longer known.
+/// Reads whether a server's own compare-and-delete command deleted the key. An answer of another
+/// type closes the link, even if the claim is no longer known.
 fn deletion(token: Token<'_>) -> Result<Result<bool, Cause>, Mistyped> {
     match token {
         Token::Int(deleted @ 0..=1) => Ok(Ok(deleted == 1)),

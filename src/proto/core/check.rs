@@ -1,6 +1,5 @@
-//! Assertions of what must hold for a core at any time, in debug builds and in the simulator, which
-//! turns debug assertions on. Rules that involve two clients or a node's memory are checked by the
-//! simulator.
+//! Assertions of what holds for a core at any time, in debug builds and in the simulator. Rules
+//! that involve two clients or a node's memory are checked by the simulator.
 
 use super::{Core, LockAtWork};
 use crate::proto::core::claims::Claim;
@@ -11,7 +10,6 @@ use crate::proto::restart_guard::RestartGuard;
 use crate::proto::time::Timestamp;
 
 impl Core {
-    /// Asserts the invariants of all nodes, locks and claims.
     pub(super) fn check(&self) {
         if !cfg!(debug_assertions) {
             return;
@@ -69,7 +67,7 @@ impl Core {
             let user = claim.lock().and_then(|lock| self.locks.find(lock));
             assert!(user.is_none_or(|lock| lock.claim() == id), "a claim's lock uses this claim");
             claim.owed().iter().for_each(|node| owes[node.index()] += 1);
-            // What became due while a lock used the claim is due at once when the lock has ended.
+            // A claim that became due while a lock used it is due at once when the lock has ended.
             let due = claim.due().max(self.boot);
             assert!(claim.is_in_use() || self.claims.due_of(id) <= due, "what is due is armed");
         }

@@ -43,7 +43,7 @@ impl Core {
     }
 
     /// Releases a lock like [`release`](Self::release), for a caller that may exit before the nodes
-    /// answer: each node gets one command that is sufficient by itself.
+    /// answer: one command is sufficient for each node.
     pub fn release_and_leave(&mut self, id: LockId, now: ClockReading) {
         self.caller_leaves = true;
         self.release(id, now);
@@ -198,9 +198,9 @@ impl Core {
     }
 
     /// Detaches a held lock: this core sends nothing more about it, and the record can be attached
-    /// elsewhere. Returns `None` if the lock is not held.
+    /// elsewhere. Returns `None` if the lock is not held. There is no event.
     ///
-    /// There is no event. A node that has not answered yet does not count for the record and may miss an extension, so
+    /// A node that has not answered yet does not count for the record and may miss an extension, so
     /// wait while the lock [awaits answers](Self::awaits_answers) if you can.
     pub fn detach(&mut self, id: LockId, now: ClockReading) -> Option<DetachedLock> {
         let now = self.clamp(now);
@@ -218,6 +218,7 @@ impl Core {
         for id in companion.into_iter().chain([id]) {
             let claim = self.locks.find(id)?.claim();
             self.locks.free(id);
+            // Nothing is undone: the keys protect the same holder in another process.
             self.free_claim(claim);
         }
         self.common.metrics.detached += 1;
@@ -270,8 +271,8 @@ impl Core {
         Ok(id)
     }
 
-    /// Opens the push links of all nodes that vote, as if a lock waited, to find out whether they
-    /// send notifications. The outcome is in [`push_state`](Self::push_state).
+    /// Opens the push links of all nodes that vote, to find out whether they send notifications.
+    /// The outcome is in [`push_state`](Self::push_state).
     pub fn try_push(&mut self, now: ClockReading) {
         let now = self.clamp(now);
         for node in self.config.node_ids() {
@@ -282,7 +283,7 @@ impl Core {
         }
     }
 
-    /// Returns details of why this node failed with `cause`, in words that are safe to show.
+    /// Returns details of why this node failed with `cause`, safe to show.
     #[must_use]
     pub fn detail(&self, node: NodeId, cause: Cause) -> Option<String> {
         let (node, settings) = (self.node(node), &self.config.settings);

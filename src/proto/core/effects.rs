@@ -1,8 +1,8 @@
 //! Decisions and effects: what follows from a transition elsewhere in the core.
 //!
 //! Invariant: no subject calls its caller. A transition returns its decision about its own lock,
-//! which its caller follows at once. An effect concerns another object: it is queued, and `routes`
-//! applies it as soon as the transition has ended.
+//! which its caller follows at once. An effect on another object is queued, and `routes` applies it
+//! after the transition.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet, ObserverId};
 use crate::proto::time::Timestamp;
 use crate::proto::vote::{Cause, Vote};
 
-/// The next step of a lock, as one of its transitions has decided.
+/// The next step of a lock, decided by a transition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "the caller of a transition follows its decision"]
 pub(super) enum Decision {
@@ -43,41 +43,37 @@ pub(super) enum Decision {
     Refused(RefusalReason),
 }
 
-/// A consequence for another object than the one whose transition caused it.
+/// A consequence of a transition for another object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// A decision about a lock that could not be returned.
     Decided(LockId, Decision),
     OfLock(LockId, LockEffect),
-    /// An effect on a claim at one node.
     OfClaim(NodeId, ClaimId, ClaimEffect),
     OfNode(NodeId, NodeEffect),
     WakeObserver(ObserverId),
-    /// Let the locks ask that are the first in their queues now.
+    /// Let the locks ask that are first in their queues now.
     RunScheduled,
     RunNextScheduled,
     /// Continue a set-up whose nodes may all have been read by now.
     SetUp,
 }
 
-/// An effect on a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockEffect {
-    /// Let the next waiters in its queues ask: they may share the resource with this lock, which is
-    /// granted.
+    /// Let the next waiters in its queues ask: they may share the resource.
     AdmitNext,
-    /// End the subscriptions to channels of its library at this node.
+    /// The subscriptions to channels of its library at this node have ended.
     ChannelLostAt(NodeId),
     CompanionExpired,
     CompanionGranted,
-    /// The lock is shared from now on. The flag is set if its caller waits for an extension that
-    /// this one covers.
+    /// The lock is shared from now on. The flag: its caller waits for an extension that this
+    /// covers.
     Downgraded(bool),
     Extended,
     /// Count this vote of a node in the present extension.
     ExtensionVote(NodeId, Vote),
-    /// Wake the lock: this node has reported a change of a key that it waits for, or no longer
-    /// reports changes.
+    /// This node has reported a change of a key that it waits for, or no longer reports changes.
     WakeBy(NodeId),
     /// Leave the queues after a loss.
     LeaveQueues,
@@ -88,7 +84,6 @@ pub(super) enum LockEffect {
     Recount,
 }
 
-/// An effect on a claim at one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimEffect {
     /// Undo a request in flight to a node that no longer votes.
@@ -105,7 +100,7 @@ pub(super) enum ClaimEffect {
     WriteBackLost(u32, Cause),
 }
 
-/// An effect on a node, or on everything that depends on it.
+/// An effect on a node, or on what depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeEffect {
     /// The node votes from now on.
@@ -140,21 +135,19 @@ pub(super) enum NodeEffect {
     SendOwed,
     /// Settle the releases that wait only for this node.
     SettleReleases,
-    /// The connection has ended, or is ended from our side.
+    /// The connection has ended, or is closed by us.
     Sever(Cause),
-    /// The connection has ended, and what was in flight on it has failed. The node had this number
-    /// of ghosts before.
+    /// The loss of a connection is complete. The number: the ghosts that the node had before.
     Severed(usize),
-    /// The connection has ended with this request in flight. The flag is set if no byte of it was
-    /// sent.
+    /// The connection has ended with this request in flight. The flag: no byte of it was sent.
     Unanswered(Pending, bool),
 }
 
-/// The queue of effects. The effects of a transition are applied in their order, and before the
-/// effects queued earlier, as if the transition had called them at its end, but without recursion.
+/// The queue of effects. Those of a transition are applied in order, before the earlier ones: as if
+/// it had called them at its end, but without recursion.
 #[derive(Debug)]
 pub(super) struct Effects {
-    /// A stack: the next effect is the last one, except for those of the present transition.
+    /// A stack, except for the effects of the present transition.
     queued: Vec<Effect>,
     /// The number of effects queued before the present transition.
     before: usize,
@@ -197,7 +190,7 @@ impl Effects {
     /// Returns the next effect, after a transition.
     #[inline]
     pub(super) fn next(&mut self) -> Option<Effect> {
-        // The effects of the last transition are moved into stack order, above the earlier ones.
+        // The effects of the last transition are reversed into stack order, above the earlier ones.
         if self.queued.len() > self.before + 1 {
             self.queued[self.before..].reverse();
         }

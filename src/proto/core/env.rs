@@ -1,7 +1,7 @@
 //! The environment of a node's transition: configuration, time, random spans, and outputs.
 //!
 //! Invariant: it holds no collection, so a transition of one node cannot reach another node, a lock
-//! or a claim. It returns what has to follow there, or queues an effect.
+//! or a claim. What follows there is returned, or queued as an effect.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -13,22 +13,19 @@ use crate::proto::names::{LinkId, NodeId, NodeSet};
 use crate::proto::time::{ClockReading, Timestamp};
 
 impl<'a> Env<'a> {
-    /// Returns the configuration.
     pub(super) fn config(&self) -> &'a Config {
         self.config
     }
 
-    /// Returns the settings of all nodes together.
     pub(super) fn settings(&self) -> &'a Settings {
         &self.config.settings
     }
 
-    /// Returns the clock reading of this transition.
     pub(super) fn now(&self) -> ClockReading {
         self.now
     }
 
-    /// Returns a span from zero up to, not including, `bound`; zero if that is zero.
+    /// Returns a random span below `bound`; zero if that is zero.
     pub(super) fn random_below(&mut self, bound: Duration) -> Duration {
         self.entropy.below(bound)
     }
@@ -38,13 +35,12 @@ impl<'a> Env<'a> {
         self.changed.insert(node);
     }
 
-    /// Returns the nodes that seem to hang.
     #[inline]
     pub(super) fn suspected(&self) -> NodeSet {
         self.suspected
     }
 
-    /// Records whether a node seems to hang, and reports its state if that is news. Returns whether it is.
+    /// Records whether a node seems to hang. Returns whether that is news, which is reported.
     #[inline]
     pub(super) fn set_suspected(&mut self, node: NodeId, is_suspected: bool) -> bool {
         let is_news = self.suspected.contains(node) != is_suspected;
@@ -58,7 +54,6 @@ impl<'a> Env<'a> {
         is_news
     }
 
-    /// Reports an outcome.
     pub(super) fn report(&mut self, event: Event) {
         self.events.push_back(event);
     }

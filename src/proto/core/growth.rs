@@ -1,9 +1,8 @@
-//! Tests that work grows in proportion with what the limits allow, counted in steps: four times as
-//! many locks, waiters, nodes or resources may take four times as many steps, and a loop inside a
-//! loop takes sixteen times as many.
+//! Tests that work grows in proportion with the limits, counted in steps: four times as many locks,
+//! waiters, nodes or resources may take four times as many steps; a loop inside a loop takes
+//! sixteen times as many.
 //!
-//! These tests are not in `tests/core`, because steps are counted only in the crate's own tests,
-//! and the test kit has no access to the core of these.
+//! Steps are counted only in the crate's own tests, so these are not in `tests/core`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +61,7 @@ impl World {
         world
     }
 
-    /// Opens links, writes what is pending, and reads what the nodes answer.
+    /// Opens links, writes what is pending, and reads the answers.
     fn process(&mut self) {
         while let Some(op) = self.core.poll_link() {
             if let LinkOp::Open(link) = op {
@@ -95,7 +94,7 @@ impl World {
         }
     }
 
-    /// Advances the time, with a turn at each moment at which something is due.
+    /// Advances the time, with a turn whenever something is due.
     fn advance(&mut self, span: Duration) {
         let end = self.now.boot + span;
         loop {
@@ -114,7 +113,6 @@ impl World {
         self.core.acquire(request, self.now).unwrap()
     }
 
-    /// Acquires `count` locks on as many resources.
     fn hold(&mut self, count: usize) -> Vec<LockId> {
         let names: Vec<_> = (0..count).map(name).collect();
         let ids =
@@ -124,7 +122,7 @@ impl World {
         ids
     }
 
-    /// Returns a lock that holds `job`, and `count` locks that wait for it in the queue.
+    /// Returns a lock that holds `job`, and `count` waiters in the queue.
     fn waiters(&mut self, count: usize, wait: Wait) -> (LockId, Vec<LockId>) {
         let holder = self.request(&LockRequest::new(b"job").ttl(LONG).wait(Wait::Forever));
         self.process();
@@ -172,7 +170,7 @@ fn waiters_that_have_their_turn() {
         let (holder, waiting) = world.waiters(count, Wait::Forever);
         move || {
             for id in std::iter::once(holder).chain(waiting) {
-                // The lock may leave its turn to other clients for a moment.
+                // The turn may pass to another client for a moment.
                 while world.core.state(id) != LockState::Held {
                     world.advance(ms(1));
                 }
@@ -241,7 +239,7 @@ fn locks_that_are_auto_extended() {
     });
 }
 
-/// It hangs again and again, and has something to catch up on each time.
+/// It has something to catch up on each time.
 #[test]
 fn a_node_that_stumbles_beside_locks_that_are_held() {
     grows_in_proportion(256, |count| {
@@ -313,7 +311,6 @@ fn locks_that_are_inspected_and_detached() {
     });
 }
 
-/// Releases all locks and goes on until no undo is owed.
 #[test]
 fn releases_that_are_confirmed_one_by_one() {
     grows_in_proportion(256, |count| {

@@ -1,17 +1,15 @@
 //! The state machine: its collections and its public methods.
 //!
-//! Invariant: a failure of one node is a vote with a cause, never an error of the caller: there is
-//! no `?` across nodes.
+//! Invariant: a failure of one node is a vote with a cause, never an error of the caller, so there
+//! is no `?` across nodes.
 //!
-//! Each folder is a subject with its data and its transitions; `ARCHITECTURE.md` lists them. The
-//! interface of a subject is what its files show outside the folder; its fields are private. A file
-//! that defines types imports only files below it, and never this one. Transitions take a [`Core`],
-//! an `Env` or a `LockAtWork`, so their files import this one, and no file imports them: there is
-//! no cycle of imports.
+//! Each folder is a subject with its data and its transitions, see `ARCHITECTURE.md`. Input comes
+//! through `commands`, `answer` and `timeouts`. A transition returns its decision about its own
+//! lock and queues effects on other objects; `routes` follows and applies them.
 //!
-//! Input comes through `commands`, `answer` and `timeouts`. Subjects call each other in one
-//! direction only: a transition returns its decision about its own lock and queues effects on other
-//! objects, and `routes` follows the decisions and applies the effects.
+//! A file that defines types imports only files below it, and never this one. The files of
+//! transitions import this one, because they take a [`Core`], an `Env` or a `LockAtWork`, and no
+//! file imports them: there is no cycle of imports.
 
 /// The environment of a transition, borrowed apart from the other parts of a core.
 macro_rules! env {
@@ -85,7 +83,7 @@ pub use self::restart_guard::RestartGuardState;
 pub const MAX_LOCKS: usize = 1 << 20;
 
 /// The most unanswered requests on one link before it takes no more lock requests and extensions.
-/// Undos and releases are never refused: their number is limited by the locks requested before.
+/// Undos are always taken: their number is limited by the requests before.
 pub const MAX_PIPELINE: usize = 1 << 14;
 
 /// The lock protocol on all nodes. See the [module](super) for how to drive it.
@@ -93,8 +91,7 @@ pub struct Core {
     config: Arc<Config>,
     /// The latest boot time that was passed in.
     boot: Timestamp,
-    /// The lead of the wall clock over the boot clock when all leases were last checked for it, or
-    /// when it last shrank.
+    /// The lead of the wall clock over `boot`, when it last grew by `timeouts::JUMP` or shrank.
     wall_ahead: u64,
     nodes: Nodes,
     locks: Locks,
@@ -103,8 +100,7 @@ pub struct Core {
     holdings: Holdings,
     observers: Observers,
     queues: WaitQueues,
-    /// Set if the caller may not be there to send the script when a server's own command has found
-    /// nothing.
+    /// Whether the caller may not be there to send a script after a server's own command.
     caller_leaves: bool,
     common: Common,
 }
@@ -113,40 +109,36 @@ pub struct Core {
 struct Common {
     entropy: Entropy,
     metrics: Metrics,
-    /// The nodes whose state has changed since it was last reported.
+    /// The nodes whose state has changed since it was reported.
     changed: NodeSet,
     /// The nodes that seem to hang.
     suspected: NodeSet,
-    /// The effects that the present input has not applied yet.
     effects: Effects,
     events: VecDeque<Event>,
     ops: VecDeque<LinkOp>,
-    /// Set once the restart guards of a set that was new, or is to be changed, have been written.
+    /// Whether the restart guards of a set that was new, or is to be changed, have been written.
     has_set_up: bool,
-    /// The time before which nothing is due. It may be too early, never too late.
+    /// Nothing is due before this. It may be too early, never too late.
     next_timeout: Timestamp,
     /// The command that was sent last.
     encoded: EncodedCommand,
     /// The average time of a round of requests.
     round_trip: Duration,
-    /// The µs by which the clocks of a quorum were ahead of our clock when it last rejected a
-    /// proposed fencing token.
+    /// The µs by which a quorum's clocks were ahead of our clock when it rejected a fencing token.
     ahead_us: i64,
     /// The earliest time at which an automatic extension is due.
     auto_extend_at: Timestamp,
-    /// Set while a timeout extends locks.
     is_auto_extending: bool,
 }
 
-/// The parts of a core that a node's transition uses in addition to the node. Its methods are in [`env`].
+/// The parts of a core that a node's transition uses in addition to the node.
 struct Env<'a> {
     config: &'a Config,
     now: ClockReading,
     common: &'a mut Common,
 }
 
-/// A lock at work, looked up once for a transition, with its claim and whatever else the transition
-/// uses. Each subject has the transitions of its part.
+/// A lock at work, looked up once for a transition, with what that uses.
 struct LockAtWork<'a> {
     id: LockId,
     lock: &'a mut Lock,
@@ -154,14 +146,13 @@ struct LockAtWork<'a> {
     claim: &'a mut Claim,
     nodes: &'a mut Nodes,
     env: Env<'a>,
-    /// The time at which something is due for the lock.
+    /// When something is due for the lock.
     due: Timestamp,
     /// The nodes that were sent a command.
     sent: NodeSet,
 }
 
 impl LockAtWork<'_> {
-    /// Requests a timeout of the lock at `at`.
     #[inline]
     fn arm(&mut self, at: Timestamp) {
         self.due = self.due.min(at);
@@ -169,11 +160,11 @@ impl LockAtWork<'_> {
 }
 
 impl Core {
-    /// Creates a core that will open a link to every node at its first [`timeout`](Self::timeout),
+    /// Creates a core that opens a link to every node at its first [`timeout`](Self::timeout),
     /// which is due at once.
     ///
-    /// `entropy` fills a buffer with unpredictable bytes, of which tokens are made: a client that
-    /// can guess a token can release the lock. It is called for about 1 KiB at a time.
+    /// `entropy` fills a buffer with unpredictable bytes, about 1 KiB at a time. Tokens are made of
+    /// them: a client that can guess a token can release the lock.
     pub fn new(config: Arc<Config>, entropy: impl FnMut(&mut [u8]) + Send + 'static) -> Self {
         let nodes = Nodes::new(&config);
         let mut entropy = Entropy::new(entropy);
@@ -210,19 +201,19 @@ impl Core {
         }
     }
 
-    /// Returns the configuration that the core was made with.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Returns the metrics that the core has counted.
+    /// Returns the metrics.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.common.metrics
     }
 
-    /// Returns the mode of a lock that is requested or held; `None` if it was refused or released.
+    /// Returns the mode of a lock; `None` once it was refused or released.
     #[must_use]
     pub fn mode(&self, id: LockId) -> Option<LockMode> {
         self.locks.find(id).map(|lock| lock.mode())
@@ -234,7 +225,7 @@ impl Core {
         claim.into_iter().flat_map(|claim| claim.keys().iter())
     }
 
-    /// Returns the lease of a lock that is held; `None` before, and after it was released or lost.
+    /// Returns the lease of a lock while it is held.
     #[must_use]
     pub fn lease(&self, id: LockId) -> Option<&Lease> {
         let lock = self.locks.find(id)?;
@@ -253,8 +244,7 @@ impl Core {
         self.node(node).state(self.common.suspected.contains(node))
     }
 
-    /// Returns why the last link to a node that is being connected to ended, if one did since it
-    /// was ready.
+    /// Returns why the last link to a node that is not ready ended, if one did since it was ready.
     pub(crate) fn failed_before(&self, node: NodeId) -> Option<Cause> {
         let link = &self.nodes[node.index()].link;
         (!link.has_not_failed()).then(|| link.cause())
@@ -287,7 +277,7 @@ impl Core {
         }
     }
 
-    /// Returns the votes of the last failed attempt of a lock that waits; `None` before.
+    /// Returns the votes of the last failed attempt of a lock that waits.
     #[must_use]
     pub fn decided_votes(&self, id: LockId) -> Option<Votes> {
         self.locks.active(id)?.attempt.decided()
@@ -306,7 +296,7 @@ impl Core {
         self.nodes.iter_mut().for_each(|node| node.open_if_down(&mut env!(self, now)));
     }
 
-    /// Opens a command link that is down, ahead of its backoff, because it leads elsewhere now.
+    /// Opens a command link that is down, ahead of its backoff: its address may have changed.
     pub fn open_now(&mut self, link: LinkId, now: ClockReading) {
         let now = self.clamp(now);
         if !link.is_push() {
@@ -371,16 +361,16 @@ impl Core {
         Some(Event::Node(node, self.node_state(node)))
     }
 
-    /// Returns the latest boot time that the core was given. It saves a reading of the clock to
-    /// find out whether a timeout is due right after a read.
+    /// Returns the latest boot time that the core was given: enough to see whether a timeout is due
+    /// right after a read.
     #[must_use]
     #[inline]
     pub fn latest(&self) -> Timestamp {
         self.boot
     }
 
-    /// Returns when [`timeout`](Self::timeout) is due, on the boot clock; `None` if it is not. It
-    /// can be earlier than anything happens, and in the past if something is due.
+    /// Returns when [`timeout`](Self::timeout) is due, on the boot clock. It can be earlier than
+    /// anything happens, and in the past if something is due.
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
@@ -389,17 +379,16 @@ impl Core {
 
     /// Keeps `boot` from stepping back; `wall` is taken as it is.
     fn clamp(&mut self, now: ClockReading) -> ClockReading {
+        // A reading that steps back would make every lease longer.
         self.boot = self.boot.max(now.boot);
         ClockReading { boot: self.boot, wall: now.wall }
     }
 
-    /// Requests a timeout at `at`.
     #[inline]
     fn arm(&mut self, at: Timestamp) {
         self.common.next_timeout = self.common.next_timeout.min(at);
     }
 
-    /// Requests a timeout of this lock at `at`.
     #[inline]
     fn arm_lock(&mut self, id: LockId, at: Timestamp) {
         self.locks.arm(id, at);
@@ -425,7 +414,6 @@ impl Core {
         &mut self.nodes[node.index()]
     }
 
-    /// Returns one node and the environment of its transition, borrowed apart from it.
     #[inline]
     fn node_in_env(&mut self, node: NodeId, now: ClockReading) -> (&mut Node, Env<'_>) {
         (&mut self.nodes[node.index()], env!(self, now))

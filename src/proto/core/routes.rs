@@ -1,7 +1,7 @@
 //! Follows decisions and applies effects.
 //!
-//! Invariant: subjects call each other only downwards. The decision of a transition about its lock
-//! comes here as a return value, and what concerns other objects as a queued effect.
+//! Invariant: subjects call each other only downwards. The decision of a transition comes here as a
+//! return value, and what concerns other objects as a queued effect.
 
 use super::Core;
 use super::claims::undo::Settled;
@@ -14,9 +14,7 @@ use crate::proto::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
 use crate::proto::vote::{Cause, Vote};
 use crate::proto::{lock_mode::LockMode, mutants::mutant, time::ClockReading};
 
-/// The effects.
 impl Core {
-    /// Follows a decision and applies all effects.
     #[inline(always)]
     pub(super) fn carry_out(&mut self, id: LockId, decision: Decision, now: ClockReading) {
         self.follow(id, decision, now);
@@ -32,7 +30,6 @@ impl Core {
         }
     }
 
-    /// Applies the queued effects.
     #[inline(always)]
     pub(super) fn run(&mut self, now: ClockReading) {
         // The transitions of an uncontended lock queue none.
@@ -179,9 +176,8 @@ impl Core {
     }
 }
 
-/// The life of a lock.
 impl Core {
-    /// Passes a decision about a lock on to the subjects that carry it out.
+    /// Passes a decision on to the subjects that carry it out.
     fn act_on(&mut self, id: LockId, decision: Decision, now: ClockReading) {
         let next = match decision {
             Decision::Continue => return,
@@ -213,7 +209,6 @@ impl Core {
         self.common.effects.decided(id, next);
     }
 
-    /// Undoes the present attempt of a lock, if there is one.
     fn abandon_attempt(&mut self, id: LockId, now: ClockReading) {
         let asks = |phase| matches!(phase, Phase::Asking | Phase::Fencing);
         let lock = self.locks.find(id).filter(|lock| asks(lock.phase));
@@ -230,7 +225,7 @@ impl Core {
         self.abandon_tickets(tickets, now);
         // Before the next attempt: on each connection the undo of this one goes first.
         self.abandon(claim, now);
-        // A verdict need not wait for all votes. A later denial can still change the lead.
+        // A verdict need not wait for all votes: a later denial can still change the lead.
         if let Some(claim) = self.claims.find_mut(claim) {
             claim.report_late_to(id, round);
         }
@@ -267,8 +262,7 @@ impl Core {
         self.common.events.push_back(Event::Granted(id));
         self.holdings.granted(id, active.keys.iter().map(|key| self.queues.key(key)));
         if waited {
-            // The ticket leaves at once. As long as it is first, the nodes give no other waiter the
-            // turn after ours.
+            // At once: as long as the ticket is first, the nodes give no other waiter the turn.
             self.give_up_place(id, now);
             self.with_waiter(id, now, |it| it.record_wait());
             self.unsubscribe(id, now);
@@ -290,8 +284,7 @@ impl Core {
         self.let_next_ask(id, now);
     }
 
-    /// Lets the next waiters in the queues of a shared lock ask, because they may share the
-    /// resource.
+    /// Lets the next waiters for a shared lock ask, because they may share it.
     fn let_next_ask(&mut self, id: LockId, now: ClockReading) {
         if self.locks.find(id).is_some_and(|lock| lock.mode() != LockMode::Exclusive) {
             self.with_waiter(id, now, |it| it.leave_queues());
@@ -324,7 +317,7 @@ impl Core {
         self.run_scheduled();
     }
 
-    /// Wakes the first waiter for a resource that a node has reported as changed.
+    /// Wakes the first waiter for a resource that has changed.
     fn notified(&mut self, queue: QueueKey, node: NodeId, now: ClockReading) {
         if let Some(id) = self.queues.front(queue) {
             let decision = self.with_waiter(id, now, |it| it.notified(node));
@@ -353,7 +346,6 @@ impl Core {
     }
 }
 
-/// The life of a node.
 impl Core {
     /// Begins the handshake on a link whose socket is connected.
     pub fn connected(&mut self, link: LinkId, now: ClockReading) {
@@ -388,7 +380,7 @@ impl Core {
         self.nodes[id.index()].track(&mut env!(self, now));
     }
 
-    /// Sends what needs no vote, and lets the observers read again.
+    /// Sends what needs no vote.
     fn go_on_without_vote(&mut self, id: NodeId, now: ClockReading) {
         self.send_queued_extensions(id, now);
         self.views.send_queued(&mut self.nodes[id.index()], &mut env!(self, now));
@@ -397,7 +389,7 @@ impl Core {
 
     /// Completes the loss of a connection to a node that had `ghosts` ghosts before.
     fn node_severed(&mut self, id: NodeId, ghosts: usize, now: ClockReading) {
-        // The ghosts of several connections cannot be ended by killing one connection.
+        // Ghosts of several connections cannot be ended by killing one of these.
         if ghosts > 0 && self.claims.ghosts(id) > ghosts {
             self.node_mut(id).server.spread_ghosts();
         }
@@ -407,7 +399,8 @@ impl Core {
         self.common.effects.of_node(id, NodeEffect::ForgetObserved);
     }
 
-    /// Excludes a node for the rest of its connection. Its possible grants are undone, and owed undos are sent again.
+    /// Excludes a node for the rest of its connection. Its possible grants are undone, and owed
+    /// undos are sent again.
     fn node_retired(&mut self, node: NodeId, cause: Cause, now: ClockReading) {
         let due: Vec<_> = self.node(node).pipeline.pending().copied().collect();
         if self.node(node).server.is_wrong() {
@@ -415,6 +408,7 @@ impl Core {
         }
         for pending in due {
             let (claim, effect) = match pending {
+                // The node may still run the request, so an undo has to follow it.
                 Pending::Ask { claim, .. }
                 | Pending::Check { claim, .. }
                 | Pending::Move { claim, .. } => (claim, ClaimEffect::Disown),
@@ -451,14 +445,14 @@ impl Core {
                 self.common.effects.of_claim(node, claim, ClaimEffect::WriteBackLost(round, cause));
             }
             Pending::Move { claim, .. } => {
-                // The node may still have the slot that it gave before, and also the one that was
+                // The node may have the slot that it gave before, and also the one that was
                 // requested.
                 let lost = self.claims.find_mut(claim).filter(|_| !untouched);
                 lost.into_iter().for_each(|claim| claim.connection_lost(node, false));
                 self.vote_failed(node, claim, now);
             }
-            // All other requests belong to the connection. Observers and waiters receive the loss
-            // of the link.
+            // The rest belongs to the connection. Observers and waiters receive the loss of the
+            // link.
             Pending::View(view, _) => {
                 self.views.fail(view, node, cause, &self.nodes, &mut env!(self, now));
             }

@@ -1,5 +1,4 @@
-//! Transitions of a lock at work: each looks the lock up once, and is followed by its timers and by
-//! what it has sent.
+//! Transitions of a lock at work: each looks the lock up once, and then arms its timers.
 
 use super::claims::{Claim, Claims};
 use super::locks::{Active, Lock, Locks};
@@ -30,8 +29,7 @@ impl FindLock for ClaimId {
         let claim = claims.find_mut(self)?;
         let id = claim.lock()?;
         let (lock, active) = locks.at_work_mut(id)?;
-        // A vote counted for another claim than the one that it answers would be a vote for another
-        // token.
+        // A vote counted for another claim than its own would be a vote for another token.
         debug_assert_eq!(lock.claim(), self, "a claim's lock uses this claim");
         Some((id, lock, active, self, claim))
     }

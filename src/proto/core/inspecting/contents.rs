@@ -17,7 +17,7 @@ pub(super) struct Contents {
 
 impl Contents {
     /// Returns the state, the format that recognised the data unless that is redbolt's own, and the
-    /// members or fields that are holders if several can hold the key.
+    /// members or fields of several holders.
     pub(super) fn into_parts(self) -> (KeyState, Option<&'static Format>, Vec<Vec<u8>>) {
         (self.state, self.format, self.holders)
     }
@@ -31,8 +31,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Creates a reader of replies about `key`. A format `named` by an operator comes before all
-    /// others.
+    /// Creates a reader. A format `named` by an operator comes before all others.
     pub(super) fn new(formats: &'a [Profile], named: Option<Profile>, key: &'a [u8]) -> Self {
         Self { formats, named, key }
     }
@@ -44,9 +43,8 @@ impl<'a> Reader<'a> {
         Contents { state, format, holders: Vec::new() }
     }
 
-    /// Reads the holders in a sorted set, as the script
-    /// [`VIEW_SHARED`](crate::proto::script::VIEW_SHARED) returns them. `None` if no format
-    /// recognises it.
+    /// Reads the reply of the script [`VIEW_SHARED`](crate::proto::script::VIEW_SHARED) about a
+    /// sorted set. `None` if no format recognises it.
     pub(super) fn of_sharers(&self, text: &[u8]) -> Option<Contents> {
         let mut lines = std::str::from_utf8(text).ok()?.lines();
         let count = lines.next()?.parse().ok()?;
@@ -56,9 +54,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads the holders of permits in a hash, or the fields of another hash, as the script
-    /// [`VIEW_PERMITS`](crate::proto::script::VIEW_PERMITS) returns them. `None` if no format
-    /// recognises it.
+    /// Reads the reply of the script [`VIEW_PERMITS`](crate::proto::script::VIEW_PERMITS) about a
+    /// hash. `None` if no format recognises it.
     pub(super) fn of_permits(&self, text: &[u8]) -> Option<Contents> {
         let mut lines = std::str::from_utf8(text).ok()?.lines();
         let first = lines.next()?;
@@ -105,6 +102,7 @@ fn sharers(count: usize, members: &[(&str, &str)]) -> Option<KeyState> {
     };
     let holders = members.iter().map(&mut holder).collect::<Option<Vec<_>>>()?;
     let mut holders: Vec<_> = holders.into_iter().flatten().collect();
+    // A force-unlock lists more holders than a view shows.
     holders.truncate(MOST_SHOWN);
     // A reader next to a writer is that writer, with its claim as a reader.
     if let Some(writer) = writer {
@@ -121,11 +119,12 @@ fn permits(count: usize, members: &[(&str, &str)]) -> Option<KeyState> {
         Some((slot.parse().ok()?, holder_for(left, token)?))
     };
     let mut holders = members.iter().map(holder).collect::<Option<Vec<_>>>()?;
+    // A force-unlock lists more holders than a view shows.
     holders.truncate(MOST_SHOWN);
     (!holders.is_empty()).then(|| KeyState::Permits(Permits::new(holders, count, None)))
 }
 
-/// Returns the holder with this token and this remaining time in ms.
+/// Returns the holder with this token and remaining time in ms.
 fn holder_for(left: &str, token: &str) -> Option<Holder> {
     let remaining = Some(Duration::from_millis(left.parse().ok()?));
     Some(Holder { remaining, ..holder_of(token.as_bytes())? })

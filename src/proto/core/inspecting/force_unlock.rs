@@ -1,8 +1,8 @@
 //! Force-unlock: an operator deletes what was seen at a key, on every node.
 //!
 //! Invariant: each node is read first, and only what it reported is deleted: a lock of redbolt, or
-//! other data if the operator asked for that. The holder is not involved, even if it is in this
-//! core. See docs/how-it-works/protocol.md#the-end-of-a-lock.
+//! other data if the operator asked for that. The holder is not involved. See
+//! docs/how-it-works/protocol.md#the-end-of-a-lock.
 
 use super::viewing::{STRING, push};
 use super::{Fate, Question, Seen, UnlockScope, Viewing};
@@ -14,7 +14,7 @@ use crate::proto::{names::ViewId, permits, time::ClockReading, vote::Cause};
 use crate::resp::command;
 
 impl UnlockScope {
-    /// Returns whether this data, which is not a lock of redbolt, is to be deleted.
+    /// Returns whether this data of another program is to be deleted.
     fn breaks(self, data: &Foreign) -> bool {
         match self {
             Self::Locks => false,
@@ -25,8 +25,7 @@ impl UnlockScope {
 }
 
 impl Seen {
-    /// Returns the script that removes what was seen, compared in this way. A digest is compared by
-    /// redbolt's own script.
+    /// Returns the script that removes what was seen. A digest is compared by redbolt's own.
     fn script(&self, kind: &[u8]) -> &'static Script {
         let format = self.format.filter(|_| kind != DUMP);
         format.map_or(&FORCE_UNLOCK, |format| format.force_unlock)
@@ -40,6 +39,7 @@ impl Seen {
         } else if kind == STRING && self.is_whole {
             Ok((kind, std::slice::from_ref(&self.value)))
         } else {
+            // It may have changed since it was read, so the script has to compare all of it.
             let digest = self.digest.as_ref().map_err(|&cause| cause)?;
             Ok((DUMP, std::slice::from_ref(digest)))
         }
@@ -47,13 +47,13 @@ impl Seen {
 }
 
 impl Core {
-    /// Breaks the lock on `resource`, whichever client holds it: reads its key on all nodes, and
-    /// deletes what was seen if that is in the `scope`. If several clients hold it, up to 2,048
-    /// holders that were seen lose it, and a holder that came since keeps it. No other key is
-    /// touched, neither the restart guard nor a fencing counter. Waiting members of another library
-    /// are notified, on a channel or a list. Data outside the scope is left alone ([`Fate::Kept`]).
-    /// The outcome is [`Event::Viewed`](crate::proto::Event::Viewed), and the view shows what was
-    /// seen on each node and what became of it.
+    /// Breaks the lock on `resource`: reads its key on all nodes, and deletes what was seen if that
+    /// is in the `scope`. If several clients hold it, up to 2,048 holders that were seen lose it,
+    /// and a holder that came since keeps it. No other key is touched, neither the restart guard
+    /// nor a fencing counter. Waiting members of another library are notified, on a channel or a
+    /// list. Data outside the scope is left alone ([`Fate::Kept`]). The outcome is
+    /// [`Event::Viewed`](crate::proto::Event::Viewed), and the view shows what was seen on each
+    /// node and what became of it.
     ///
     /// The holder is not asked, and continues until it checks its lock.
     ///
@@ -73,14 +73,15 @@ impl Core {
 }
 
 impl Viewing {
-    /// Deletes what this node has reported, if an operator wants that. Returns whether another
-    /// answer of the node will follow.
+    /// Deletes what this node has reported, if that is wanted. Returns whether another answer
+    /// follows.
     pub(super) fn force_unlock(&mut self, id: ViewId, node: &mut Node, env: &mut Env<'_>) -> bool {
         let at = node.id().index();
         let view = &mut self.view.nodes[at];
         let (Some(scope), Ok(state)) = (self.force, &view.state) else { return false };
         match state {
             KeyState::Free => return false,
+            // Data of other programs is deleted only on request.
             KeyState::Foreign(data) if !scope.breaks(data) => {
                 view.fate = Some(Fate::Kept);
                 return false;
@@ -114,7 +115,7 @@ impl Viewing {
     }
 }
 
-/// Sends the script as text, because it is not sent again if the node does not know its digest.
+/// Sends the script as text, because it is not sent again if the node does not know a digest.
 fn push_force_unlock(
     id: ViewId,
     (resource, kind, seen): (&[u8], &[u8], &[Vec<u8>]),
@@ -123,7 +124,7 @@ fn push_force_unlock(
     env: &mut Env<'_>,
 ) {
     push(Question::ForceUnlock, id, node, env, |out| {
-        // The second key is sent only if it is needed, because the ACL may have no rule for it.
+        // Only if it is needed: the user may have no ACL rule for it.
         let has_ends = kind == HASH && *script == FORCE_UNLOCK;
         let keys = 1 + usize::from(has_ends);
         let eval = command(out, 4 + keys + seen.len());

@@ -1,8 +1,8 @@
 //! An index of the locks that one core holds on a resource.
 //!
-//! Invariant: a core without inspections pays nothing. The first inspection scans all locks and
-//! builds the index. From then on granted locks are added, until that has cost as much as the scan;
-//! then the index is dropped. Whether a lock is still held is checked when it is looked up.
+//! Invariant: a core without inspections pays nothing. The first inspection scans all locks. From
+//! then on granted locks are added, until that has cost as much as the scan; then the index is
+//! dropped. The caller checks whether a lock is still held.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,7 @@ use crate::proto::core::waiting::{QueueKey, WaitQueues};
 use crate::proto::names::LockId;
 use crate::proto::slab::Key;
 
-/// The locks by the hashes of their resources. The caller distinguishes two resources with one
-/// hash.
+/// The locks by the hashes of their resources. The caller distinguishes equal hashes.
 #[derive(Default)]
 pub(crate) struct Holdings {
     /// The entries, also of locks that have ended.
@@ -36,7 +35,6 @@ impl Holdings {
         self.left = locks.capacity();
     }
 
-    /// Adds a lock that is granted on resources with these hashes.
     pub(in crate::proto::core) fn granted(
         &mut self,
         lock: LockId,
@@ -47,6 +45,7 @@ impl Holdings {
         {
             self.known.insert((place, lock.0));
             self.left -= 1;
+            // The entries have cost as much as the scan, and may not be needed any more.
             if self.left == 0 {
                 self.known.clear();
             }
@@ -60,5 +59,5 @@ impl Holdings {
     }
 }
 
-/// The capacity for locks up to which no index is built: all locks are scanned each time.
+/// The capacity for locks up to which all are scanned, without an index.
 pub(crate) const FEW: usize = 64;

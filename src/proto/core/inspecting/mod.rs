@@ -1,8 +1,6 @@
 //! Inspection of a resource: its holders on each node, their remaining time, and the waiters.
 //!
-//! Invariant: an inspection writes nothing. The queue is read first, by a script. The value is read
-//! with `GETRANGE`, because the key may hold any data, and much of it. A force-unlock continues
-//! after the inspection, see `force_unlock`.
+//! Invariant: an inspection writes nothing. A force-unlock continues after it, see `force_unlock`.
 
 mod contents;
 mod force_unlock;
@@ -20,7 +18,6 @@ pub(super) use self::holdings::Holdings;
 pub use self::waiters::{FairQueue, Kept, Waiter};
 pub use crate::proto::key_state::{DataKind, Foreign, Holder, KeyState, Permits, Sharers};
 
-/// The views of a core.
 pub(super) struct Views(Slab<ViewId, Viewing>);
 
 /// The state of a resource on each node.
@@ -37,9 +34,9 @@ pub struct View {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeView {
-    /// The state of the key, or the reason why the node did not report it.
+    /// The state of the key, or why the node did not report it.
     pub state: Result<KeyState, Cause>,
-    /// The waiters in the queue, or the reason why the node did not report them.
+    /// The waiters in the queue, or why the node did not report them.
     pub queue: Result<FairQueue, Cause>,
     /// The time from the question for the TTL to its answer.
     pub round_trip: Option<Duration>,
@@ -47,12 +44,11 @@ pub struct NodeView {
     pub fate: Option<Fate>,
 }
 
-/// A view that is being made, or that is complete.
 #[derive(Default)]
 struct Viewing {
     view: View,
     until: Timestamp,
-    /// The data that is to be deleted if it is seen; `None` for an inspection.
+    /// The data to delete if it is seen; `None` for an inspection.
     force: Option<UnlockScope>,
     /// The answers of the nodes, in their order.
     seen: Vec<Seen>,
@@ -63,12 +59,11 @@ struct Viewing {
     complete: bool,
 }
 
-/// A question of a view to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     /// The digest of everything at the key, for an operator who deletes data of other programs.
     Digest,
-    /// The order of an operator to delete what was seen at the key.
+    /// The order to delete what was seen at the key.
     ForceUnlock,
     /// The waiters. A node that cannot answer this may still answer the rest.
     Queue,
@@ -79,27 +74,23 @@ pub(crate) enum Question {
     /// The TTL of the key, which also shows whether there is a key.
     Ttl,
     Type,
-    /// The value of the key, if there is one.
     Value,
 }
 
 /// A node's answers about a key, unchanged: to be compared, not shown.
 #[derive(Clone)]
 struct Seen {
-    /// The name of the type, or the reason why the node did not report it.
+    /// The name of the type, or why the node did not report it.
     kind: Result<Vec<u8>, Cause>,
-    /// The beginning of a string, without the mark of the queue's waiters.
+    /// The beginning of a string, without the mark for waiters.
     value: Vec<u8>,
-    /// Whether the value is complete.
     is_whole: bool,
-    /// Whether there was a mark.
     is_marked: bool,
     /// The members or fields of the holders, if several can hold the key.
     holders: Vec<Vec<u8>>,
-    /// The format that recognised the data, unless it is redbolt's own.
+    /// The format that recognised the data, unless that is redbolt's own.
     format: Option<&'static Format>,
-    /// The digest of everything at the key, or the reason why there is none. It is taken before the
-    /// rest.
+    /// The digest of everything at the key, taken before the rest, or why there is none.
     digest: Result<Vec<u8>, Cause>,
 }
 
@@ -112,21 +103,20 @@ pub enum UnlockScope {
     Locks,
     /// Locks of redbolt and those of this format, as far as [their
     /// form](crate::proto::Foreign::is_of) shows it. The format need not be
-    /// [configured](crate::ConfigBuilder::formats). Its waiting members are notified in the way of
-    /// their library.
+    /// [configured](crate::ConfigBuilder::formats). Its waiting members are notified as their
+    /// library does.
     LocksOf(Profile),
-    /// Any data: also a lock of another library, or what an application keeps at that key. Data
-    /// without holders is deleted only if all of it is unchanged since it was seen, by a digest
-    /// that the node makes with `DUMP`. Inspect the key first.
+    /// Any data, such as a lock of another library or what an application keeps at that key. Data
+    /// without holders is deleted only if all of it is unchanged, by a digest that the node makes
+    /// with `DUMP`. Inspect the key first.
     Anything,
 }
 
-/// The outcome of a force-unlock for the data at a key.
+/// The outcome of a force-unlock on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fate {
-    /// The data was deleted. If several clients can hold the lock, the holders that were seen were
-    /// removed.
+    /// The data was deleted; of several holders, those that were seen were removed.
     Deleted,
     /// The data no longer existed when the node was to delete it. There may be other data now.
     Gone,

@@ -1,7 +1,7 @@
 //! One view of a resource: the questions to its nodes, and their answers.
 //!
-//! Invariant: a view writes nothing, except that a force-unlock deletes what was seen. Further
-//! questions are sent to a node only while the view waits for it.
+//! Invariant: only a force-unlock writes. Further questions are sent to a node only while the view
+//! waits for it.
 
 use std::time::Duration;
 
@@ -35,7 +35,6 @@ impl Seen {
     }
 }
 
-/// The questions.
 impl Viewing {
     pub(super) fn new(
         resource: &[u8],
@@ -54,7 +53,6 @@ impl Viewing {
         }
     }
 
-    /// Asks a node, now or once its link is ready.
     pub(super) fn ask(&mut self, id: ViewId, node: &mut Node, env: &mut Env<'_>) {
         match node.link.state() {
             Link::Quarantined { .. } | Link::Ready => self.send(id, node, env),
@@ -75,15 +73,14 @@ impl Viewing {
     pub(super) fn send(&mut self, id: ViewId, node: &mut Node, env: &mut Env<'_>) {
         self.queued.remove(node.id());
         let resource = &self.view.resource;
-        // The digest comes first: data that changes after the other reads must not be taken for
-        // what was seen.
+        // First: data that changes after the other reads must not be taken for what was seen.
         if self.force == Some(UnlockScope::Anything) {
             push(Question::Digest, id, node, env, |out| {
                 let eval = command(out, 4).arg(b"EVAL").arg(script::VIEW_DIGEST.text.as_bytes());
                 let _ = eval.int(1).arg(resource);
             });
         }
-        // Sent before the rest, so that its answer is there when the last one arrives.
+        // Before the rest, so that its answer is there when the last one arrives.
         push(Question::Queue, id, node, env, |out| {
             let eval = command(out, 8).arg(b"EVAL").arg(script::VIEW_QUEUE.text.as_bytes()).int(4);
             let eval = eval.arg(resource).prefixed(fair_queue::STAMPS_PREFIX, resource);
@@ -93,6 +90,7 @@ impl Viewing {
         push(Question::Type, id, node, env, |out| {
             let _ = command(out, 2).arg(b"TYPE").arg(resource);
         });
+        // Only the beginning: any program may have written it, and much of it.
         push(Question::Value, id, node, env, |out| {
             let range = command(out, 4).arg(b"GETRANGE").arg(resource).int(0);
             let _ = range.int(VIEWED as u64);
@@ -102,7 +100,7 @@ impl Viewing {
         });
     }
 
-    /// Asks who is in a sorted set or a hash. Returns whether there was such a question.
+    /// Asks who is in a sorted set or a hash. Returns whether that was asked.
     fn ask_for_holders(&self, id: ViewId, node: &mut Node, env: &mut Env<'_>) -> bool {
         let resource = &self.view.resource;
         match &self.view.nodes[node.id().index()].state {
@@ -127,13 +125,12 @@ impl Viewing {
         true
     }
 
-    /// Returns how many holders a node is to list. Holders that are not listed are not removed.
+    /// Returns how many holders a node lists. Others are not removed.
     fn most_holders(&self) -> u64 {
         if self.force.is_some() { MOST_BROKEN } else { MOST_SHOWN as u64 }
     }
 }
 
-/// Sends one question of a view.
 pub(super) fn push(
     question: Question,
     view: ViewId,
@@ -146,15 +143,12 @@ pub(super) fn push(
     env.arm(now + env.settings().dead_peer_timeout);
 }
 
-/// The answers.
 impl Viewing {
-    /// Returns whether the view waits for this node.
     pub(super) fn awaits(&self, node: NodeId) -> bool {
         self.open.contains(node)
     }
 
-    /// Takes an answer, or the reason why there is none. Returns whether the node has answered
-    /// everything.
+    /// Takes an answer, or why there is none. Returns whether the node has answered everything.
     pub(super) fn take(
         &mut self,
         (id, question): (ViewId, Question),
@@ -225,7 +219,7 @@ impl Viewing {
                 Ok(state)
             }
             Err(Cause::WrongType) => {
-                // The only reader has become a member of a set since, or the data is foreign: the
+                // A single reader has become a member of a set since, or the data is foreign: the
                 // next question finds out.
                 if seen.kind.as_deref() == Ok(STRING) {
                     seen.kind = Ok(SORTED_SET.to_vec());
@@ -241,6 +235,7 @@ impl Viewing {
         let state = &mut self.view.nodes[at].state;
         *state = match (std::mem::replace(state, Ok(KeyState::Free)), left) {
             (Err(cause), _) | (Ok(_), Err(cause)) => Err(cause),
+            // There is no key.
             (Ok(_), Ok(-2)) => Ok(KeyState::Free),
             // The marked key outlives its holder, which has expired.
             (Ok(_), Ok(0..=MARKED_FOR)) if is_marked => Ok(KeyState::Free),
@@ -251,8 +246,7 @@ impl Viewing {
         };
     }
 
-    /// Takes the holders of a shared resource, if a format recognises them. Otherwise the type of
-    /// the data stands.
+    /// Takes the holders of a shared resource, if a format recognises them.
     fn take_holders(&mut self, at: usize, found: Option<Contents>) {
         if let Some(found) = found {
             let (state, format, holders) = found.into_parts();
@@ -263,7 +257,7 @@ impl Viewing {
         }
     }
 
-    /// Returns a reader of replies that tries the format named by the operator first.
+    /// Returns a reader that tries the format named by the operator first.
     fn reader<'a>(&'a self, config: &'a Config) -> Reader<'a> {
         let named = match self.force {
             Some(UnlockScope::LocksOf(profile)) => Some(profile),
@@ -273,9 +267,7 @@ impl Viewing {
     }
 }
 
-/// The end of a view.
 impl Viewing {
-    /// Records that a node will not answer.
     pub(super) fn fail(&mut self, node: NodeId, cause: Cause) {
         self.view.nodes[node.index()] = NodeView::unknown(cause);
         self.queued.remove(node);
@@ -283,9 +275,8 @@ impl Viewing {
     }
 
     /// Completes the view when no awaited node remains. After a quorum has answered, suspected
-    /// nodes are not awaited, and the others only briefly. A force-unlock waits for these as long
-    /// as for any answer, because data that is left on one node is in the way of the next client.
-    /// Returns when the view completes, if that is earlier than before.
+    /// nodes are not awaited, and the others only briefly. Returns when the view completes, if that
+    /// is earlier than before.
     pub(super) fn settle(
         &mut self,
         id: ViewId,
@@ -301,6 +292,7 @@ impl Viewing {
         }
         let moment = match self.force {
             _ if !has_quorum => return None,
+            // Data that is left on one node is in the way of the next client.
             Some(_) => env.settings().response_timeout,
             None => awaited.iter().map(|node| nodes.allowance(node)).max().unwrap_or_default(),
         };
@@ -341,10 +333,10 @@ impl Viewing {
 }
 
 /// The most holders that one force-unlock removes on a node. Their lines fit into the largest reply
-/// that is read, even if each expiry is the largest number that a sorted set can hold.
+/// that is read, even with the largest numbers that a sorted set can hold.
 const MOST_BROKEN: u64 = 2_048;
 
-/// The reply of `TYPE` for a string, and below for a sorted set.
+/// The reply of `TYPE` for a string.
 pub(super) const STRING: &[u8] = b"string";
 const SORTED_SET: &[u8] = b"zset";
 

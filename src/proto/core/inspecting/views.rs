@@ -18,7 +18,6 @@ impl Views {
         Self(Slab::new())
     }
 
-    /// Starts a view: asks all nodes about a resource.
     pub(super) fn begin(
         &mut self,
         resource: &[u8],
@@ -43,7 +42,6 @@ impl Views {
         Some(view)
     }
 
-    /// Sends the questions that waited for this node's link.
     pub(crate) fn send_queued(&mut self, node: &mut Node, env: &mut Env<'_>) {
         for id in self.queued_at(node.id()) {
             if let Some(viewing) = self.0.find_mut(id) {
@@ -52,7 +50,6 @@ impl Views {
         }
     }
 
-    /// Fails the questions that waited for this node's link.
     pub(crate) fn fail_queued(&mut self, node: NodeId, nodes: &Nodes, env: &mut Env<'_>) {
         let cause = nodes[node.index()].link.cause();
         for id in self.queued_at(node) {
@@ -65,7 +62,7 @@ impl Views {
         self.0.ids().filter(|&id| self.0.find(id).is_some_and(is_queued)).collect()
     }
 
-    /// Takes a node's answer. An answer for a view that was completed without it changes nothing.
+    /// Takes a node's answer. It changes nothing in a view that was completed without it.
     pub(crate) fn answered(
         &mut self,
         (id, question): (ViewId, Question),
@@ -96,7 +93,6 @@ impl Views {
         Ok(())
     }
 
-    /// Records that a node will not answer.
     pub(crate) fn fail(
         &mut self,
         id: ViewId,
@@ -124,12 +120,10 @@ impl Views {
         env.arm(at);
     }
 
-    /// Returns when the next view is due.
     pub(crate) fn due(&self) -> Timestamp {
         self.0.due()
     }
 
-    /// Completes the views whose time is up.
     pub(crate) fn check_timers(&mut self, env: &mut Env<'_>) {
         let mut at = 0;
         while let Some(id) = self.0.next_due(&mut at, env.now.boot) {
@@ -168,7 +162,7 @@ impl Core {
     }
 
     /// Returns the [fingerprint](crate::proto::Holder::fingerprint) of the lock on `resource` that
-    /// this core holds now, as a view shows it; `None` if it holds none.
+    /// this core holds now; `None` if it holds none.
     #[must_use]
     pub fn held_on(&mut self, resource: &[u8], now: ClockReading) -> Option<u32> {
         let now = ClockReading { boot: self.boot.max(now.boot), ..now };
@@ -188,7 +182,6 @@ impl Core {
     }
 }
 
-/// Returns the claim of a lock that is held now.
 fn held_claim<'c>(
     id: LockId,
     locks: &Locks,

@@ -17,30 +17,30 @@ pub struct FairQueue {
     pub count: usize,
     /// The reservation of the resource for the waiters.
     pub kept: Kept,
-    /// The time since the first waiter was called to take the resource, which it has not done yet;
-    /// `None` if it was not called.
+    /// The time since the first waiter was called to take the resource; `None` if it was not
+    /// called.
     pub called: Option<Duration>,
 }
 
-/// A process that waits in the queue for a resource, identified by its ticket.
+/// A process that waits for a resource, identified by its ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
     /// The mode that it requests; `None` if this version does not know the kind of ticket. For a
-    /// permit `of` is 0, because a ticket does not contain the number of permits.
+    /// permit `of` is 0, because a ticket does not contain that number.
     pub mode: Option<LockMode>,
     /// The first 4 bytes of a SHA-1 of the ticket's name: equal on all nodes, and of no use for
     /// removing the ticket.
     pub fingerprint: u32,
     /// The label of its lock, printable. `None` without one, or if no client can have such a label.
     pub label: Option<String>,
-    /// The position: a waiter with a smaller stamp is ahead. As a rule it is the time at which the
-    /// waiter began to wait, by its own clock, in µs since 1970.
+    /// The position: a waiter with a smaller stamp is ahead. As a rule it is the time at which it
+    /// began to wait, by its own clock, in µs since 1970.
     pub stamp: u64,
     /// The time for which it has waited: from its stamp to the node's clock.
     pub age: Duration,
-    /// The time until its ticket expires, unless it asks again. A process that lives asks every 2
-    /// s, and each request renews its ticket for 6 s.
+    /// The time until its ticket expires. A process that lives asks every 2 s, and each request
+    /// renews the ticket for 6 s.
     pub remaining: Duration,
     /// The time that it has to take its turn before it is passed over.
     pub grace: Duration,
@@ -66,7 +66,7 @@ impl FairQueue {
         Self { waiters, count, kept, called }
     }
 
-    /// Reads the reply of the script [`VIEW_QUEUE`](crate::proto::script::VIEW_QUEUE). `None` if
+    /// Reads the reply of the script [`VIEW_QUEUE`](crate::proto::script::VIEW_QUEUE); `None` if
     /// that is not a queue.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(text).ok()?.lines();
@@ -154,8 +154,7 @@ mod tests {
         assert!(!format!("{queue:?} {first}").contains("0123"));
     }
 
-    /// A client with write access to the node can make tickets with any label. A holder's label is
-    /// validated as well.
+    /// A client with write access to the node can make tickets with any label.
     #[test]
     fn a_label_that_no_client_can_have_is_not_shown() {
         let name = "0123456789abcdef".repeat(2);
