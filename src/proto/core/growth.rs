@@ -182,7 +182,7 @@ fn waiters_that_have_their_turn() {
 }
 
 #[test]
-fn waiters_each_for_a_resource_of_its_own() {
+fn waiters_for_one_resource_each() {
     grows_in_proportion(512, |count| {
         let mut world = World::new(1);
         let names: Vec<_> = (0..count).map(name).collect();
@@ -241,7 +241,7 @@ fn locks_that_are_auto_extended() {
 
 /// It has something to catch up on each time.
 #[test]
-fn a_node_that_stumbles_beside_locks_that_are_held() {
+fn a_node_that_hangs_repeatedly_while_locks_are_held() {
     grows_in_proportion(256, |count| {
         let mut world = World::new(3);
         let held = world.hold(count);

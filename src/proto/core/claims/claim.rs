@@ -602,7 +602,7 @@ mod tests {
     #[test]
     fn a_confirmation_settles_what_is_owed() {
         let mut claim = asked();
-        assert!(claim.owe(NODE) && !claim.owe(NODE), "once");
+        assert!(claim.owe(NODE) && !claim.owe(NODE), "owed only once");
         assert_eq!((claim.undo_sent(NODE), claim.to_undo()), (false, NodeSet::default()));
         claim.part_from_lock();
         claim.check();
@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ask_in_a_dead_connection_is_undone_twice() {
+    fn a_request_in_a_dead_connection_is_undone_twice() {
         let mut claim = asked();
         claim.connection_lost(NODE, false);
         claim.owe(NODE);
@@ -626,7 +626,7 @@ mod tests {
         claim.undoes_again();
         assert_eq!((claim.to_undo(), claim.undo_sent(NODE)), (NODE.into(), true));
         claim.undo_over(NODE);
-        assert_eq!(claim.confirmed(NODE, Timestamp(700)), None, "the ghost has had its time");
+        assert_eq!(claim.confirmed(NODE, Timestamp(700)), None, "a ghost is undone twice only");
         claim.owe_no_more(NODE);
         claim.check();
     }
@@ -644,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ask_that_never_left_is_nowhere() {
+    fn a_request_that_was_not_sent_leaves_nothing() {
         let mut claim = asked();
         claim.connection_lost(NODE, true);
         assert!(claim.seen().is_empty() && !claim.has_ghost(NODE));

@@ -72,7 +72,7 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..7 {
             let again_at = debt.refused(Timestamp(0));
-            assert_eq!(debt.refused(Timestamp(5)), again_at, "it is known when");
+            assert_eq!(debt.refused(Timestamp(5)), again_at, "a pause has begun");
             pauses.push(again_at.since(Timestamp(0)).as_millis());
             debt.end_pause();
         }

@@ -119,7 +119,7 @@ mod tests {
 
     /// Node 2 was behind and has been raised; node 1 is ahead of the value that is written back.
     #[test]
-    fn a_counter_counts_for_a_node_that_granted_only() {
+    fn only_counters_of_nodes_that_granted_count() {
         let mut fencing = Fencing::new();
         fencing.begin(true);
         fencing.attempt_begins(0);
@@ -141,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_is_repeated_once_with_the_clock_set_right() {
+    fn an_attempt_is_repeated_once_with_a_corrected_clock() {
         let mut fencing = Fencing::new();
         fencing.begin(true);
         assert!(fencing.take_repeat() && !fencing.take_repeat());
         fencing.begin(true);
-        assert!(fencing.take_repeat(), "of another lock");
+        assert!(fencing.take_repeat(), "and once for another lock");
     }
 }

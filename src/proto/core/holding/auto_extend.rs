@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_failures_in_a_row_the_first_is_reported() {
+    fn only_the_first_failure_in_a_row_is_reported() {
         let mut timer = AutoExtension::new(Some(AutoExtend::until_released()));
         let mut fail = |by_itself| {
             timer.is_extending = by_itself;

@@ -109,7 +109,7 @@ mod tests {
         backing.gone(NodeId(4));
         assert_eq!(left(&mut backing, 3, now), Some(10));
         backing.keeps(NodeId(0), lease(now, 7), now);
-        assert_eq!(left(&mut backing, 3, now), Some(10), "the longer one stays");
+        assert_eq!(left(&mut backing, 3, now), Some(10), "the longer lease stays");
         backing.keeps(NodeId(0), lease(now, 25), now);
         assert_eq!(left(&mut backing, 3, now), Some(20));
         backing.gone(NodeId(1));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_count_keep_it_until_something_else_is_known() {
+    fn all_counted_nodes_keep_the_key_for_the_lease_until_an_extension() {
         let now = at(100, 100);
         let (one, both) = (lease(now, 10), NodeSet::first(2));
         let mut backing = Backing::new();
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!((backing.of(both, &one), backing.lease(2, now)), (both, Some(one)));
         backing.keeps(NodeId(1), lease(now, 30), now);
         backing.begin(both, lease(now, 50), 3);
-        assert_eq!(left(&mut backing, 1, now), Some(30), "it has begun already");
+        assert_eq!(left(&mut backing, 1, now), Some(30), "a second call to begin changes nothing");
         assert_eq!(backing.of(both, &lease(now, 20)), NodeId(1).into());
         assert_eq!(backing.of(NodeId(0).into(), &one), NodeId(0).into());
     }
@@ -135,7 +135,7 @@ mod tests {
     /// A lease on two nodes ends with the first of them on either clock, also if the clock decides
     /// which of them is first.
     #[test]
-    fn no_clock_makes_more_of_it_than_each_node_supports() {
+    fn a_lease_never_exceeds_what_each_node_supports_by_either_clock() {
         let (early, late) = (lease(at(100, 150), 10), lease(at(105, 105), 20));
         for boot in 105..130 {
             for wall in [0, 105, 120, 150, 155, 160, 170] {
