@@ -1,10 +1,10 @@
-//! Extension: three nodes, a holder that extends twice, and a rival.
+//! A model of extension: three nodes, a holder that extends twice, and a rival.
 //!
-//! Every message runs at its own time or never, whatever was sent before it: connections come and go.
-//! Nodes lose nothing here but what expires, and what somebody deletes if `deletions` says so. Then nobody
-//! can keep the rival out before the holder has heard of it; what is wrong is a holder that relies on nodes
-//! of which it has heard that they are no quorum. The second round begins when the first has counted or was
-//! given up. Not here: which nodes may count after a loss of memory, see [`crate::restart_guard`].
+//! Connections come and go, so every message runs independently of what was sent before it, or
+//! never. A node loses a key only by expiry, or by a deletion if `deletions` allows one. A deletion
+//! can admit the rival before the holder learns of it, so that alone is not a violation: the
+//! violation is a holder that relies on nodes whose replies have already shown that they are not a
+//! quorum. The second extension begins once the first has counted or was given up.
 
 use std::fmt;
 
@@ -13,56 +13,56 @@ use crate::search::Model;
 const NODES: usize = 3;
 const QUORUM: usize = 2;
 
-/// The TTL that both ask for, in ticks.
+/// The TTL that both clients request, in ticks.
 const TTL: u8 = 2;
 
-/// How extensions run and count.
+/// The rules of extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Extending {
     /// The TTLs of the two extensions, in ticks.
     pub rounds: [u8; 2],
-    /// What runs on a node.
+    /// The command that runs on a node.
     pub script: Script,
-    /// The validity is counted from before the first byte; otherwise from the answer.
+    /// True: the validity counts from before the first byte is sent. False: from the reply.
     pub from_first_byte: bool,
-    /// The validity afterwards is the larger of the old and the new one; otherwise the new one.
+    /// True: the new validity is the larger of the old and the new one. False: the new one.
     pub larger_of_both: bool,
-    /// Nothing counts once the validity is over.
+    /// True: no reply counts after the validity has expired.
     pub within_validity: bool,
-    /// An answer counts for its own round only.
+    /// True: a reply counts for its own extension only.
     pub own_round: bool,
-    /// When a node that says that the key is gone ends what was counted on it.
+    /// Which reports of a missing key end the reliance on that node.
     pub heeds: Heeds,
-    /// How often somebody may delete the holder's key on a node.
+    /// The number of times that the holder's key may be deleted on a node.
     pub deletions: u8,
-    /// How often the clock of a node may be set forward, past the end of what it keeps.
+    /// The number of times that the clock of a node may be set forward, past the end of its keys.
     pub steps: u8,
 }
 
-/// Which answers of nodes that have lost the key are heeded.
+/// The reports of a missing key that the holder heeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heeds {
     /// All of them.
     All,
-    /// Those to an extension that is under way.
+    /// Reports in reply to the extension in flight.
     OfTheRound,
     /// None: the larger of the old and the new validity stands.
     None,
 }
 
-/// What an extension does on a node.
+/// The effect of an extension on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
-    /// Sets a longer TTL where the key is ours.
+    /// Sets a longer TTL if the key is the holder's.
     Longer,
-    /// Sets the TTL where the key is ours.
+    /// Sets the TTL if the key is the holder's.
     Pexpire,
     /// Sets the key.
     Set,
 }
 
 impl Extending {
-    /// The rules as they are meant.
+    /// The rules of the library.
     pub const RULES: Self = Self {
         rounds: [3, 1],
         script: Script::Longer,
@@ -76,18 +76,18 @@ impl Extending {
     };
 }
 
-/// The nodes with what is under way, and the two clients.
+/// The nodes with the messages in flight, and the two clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State {
     nodes: [Node; NODES],
-    /// Ticks that each client's lease has left; 0 also before it asks.
+    /// The ticks left of each client's lease; 0 also before it requests the lock.
     left: [u8; 2],
     asked: [bool; 2],
-    /// Extensions that have begun.
+    /// The number of extensions begun.
     round: u8,
-    /// Ticks left of what the present one asks for; 0 if there is none.
+    /// The ticks left of what the current extension requests; 0 if there is none.
     extends: u8,
-    /// The same of the one that was the last, whatever has come of it.
+    /// The ticks left of what the last extension requested, successful or not.
     asked_for: u8,
     deletions: u8,
     steps: u8,
@@ -97,14 +97,14 @@ pub struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Node {
-    /// Which client has the key, and for how many ticks.
+    /// The client that has the key, and the ticks left.
     owner: Option<bool>,
     ttl: u8,
-    /// Ticks that the holder knows of.
+    /// The ticks for which the holder knows of its key.
     known: u8,
-    /// Ticks that a key would have that somebody has deleted.
+    /// The ticks that a deleted key would still have.
     lost: u8,
-    /// The holder has heard that its key is gone.
+    /// The node has reported the holder's key missing.
     gone: bool,
     asks: [Asked; 2],
     extensions: [Extension; 2],
@@ -124,7 +124,7 @@ enum Extension {
     Done,
 }
 
-/// One thing that happens. The holder is A, the rival B, the nodes are `n0` to `n2`.
+/// One event. The holder is A, the rival B, the nodes are `n0` to `n2`.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
@@ -215,7 +215,7 @@ impl Model for Extending {
         }
     }
 
-    /// Nodes are alike.
+    /// Merges states that differ in the names of nodes only.
     fn canonical(&self, state: &State) -> State {
         let mut state = *state;
         state.nodes.sort_unstable();
@@ -250,7 +250,7 @@ impl Extending {
         let valid = state.left[0] > 0 || !self.within_validity;
         if valid && state.nodes.iter().filter(done).count() >= QUORUM {
             let new = if self.from_first_byte { state.extends } else { self.rounds[round - 1] };
-            // What was known of a node before stays known.
+            // An extension does not end what the holder already relies on.
             let old = state.left[0].max(state.supported());
             let old = if self.larger_of_both { old } else { 0 };
             next.left[0] = new.max(old);
@@ -307,7 +307,7 @@ impl Extending {
         }
     }
 
-    /// The holder hears that its key is gone on a node.
+    /// Handles a reply to the holder that its key is missing on a node.
     fn received(&self, state: &State, round: usize, at: usize) -> State {
         let mut next = *state;
         let node = &mut next.nodes[at];
@@ -332,14 +332,15 @@ impl State {
         self.left[by] > 0 && granted.count() >= QUORUM
     }
 
-    /// For how many ticks a quorum keeps the holder's key, as far as it knows.
+    /// Returns the ticks for which a quorum keeps the holder's key, as far as the holder knows.
     fn supported(&self) -> u8 {
         let mut known = self.nodes.map(|node| node.known);
         known.sort_unstable();
         known[NODES - QUORUM]
     }
 
-    /// The nodes that keep the holder's key, or would if somebody had not deleted it unheard.
+    /// Counts the nodes that keep the holder's key, or would if it had not been deleted without the
+    /// holder's knowledge.
     fn supporters(&self) -> usize {
         let is = |node: &&Node| node.owner == Some(false) || node.lost > 0 && !node.gone;
         self.nodes.iter().filter(is).count()

@@ -1,22 +1,25 @@
-//! The queue: waiters of a lock on a quorum of nodes, and newcomers who must not pass them.
+//! A model of the queue: waiters of a lock on a quorum of nodes, and newcomers that must not pass
+//! them.
 //!
-//! Each node keeps a queue of tickets, ordered by stamp and then by name. A process asks each node on
-//! its own; where it cannot be granted it is given a ticket, and from the stamps of a quorum it takes
-//! one for itself, *T*, which it sends with every later ask. A quorum knows its
-//! *place* when a quorum of answers says T. The promise: no process that began after that gets the lock before it.
+//! Each node keeps a queue of tickets, ordered by stamp and then by name. A process sends each node
+//! its requests separately. A node that cannot grant writes a ticket, and from the stamps of a
+//! quorum the process chooses one stamp, *T*, which it sends with every later request. Its *place*
+//! is known once a quorum of replies reports T. The promise: no process that began after that gets
+//! the lock before it.
 //!
-//! There is no time. Messages run at any moment after they were sent or never, answers are heard at any
-//! moment or never, processes give up at any moment, dead ones leave keys and tickets that end at any moment.
-//! Commands of one process to one node run in order, so an undo or a leave cancels what was sent before.
-//! A grant is heard at once: one that is not heard is an ask that has not run yet, and in others' way.
+//! There is no time. Messages run at any moment after they were sent or never, replies are received
+//! at any moment or never, processes give up at any moment, and keys and tickets of dead ones
+//! expire at any moment. Commands of one process to one node run in order, so an undo or a leave
+//! cancels what was sent before. A grant is received at once: a grant that is not received is
+//! modelled as a request that has not run yet, which can only block others.
 //!
-//! A semaphore's queue could be the same with more than one permit on each node. What it is, with its slots, is in
-//! `permit_queue.rs`. By which stamp a process goes is decided by the library's
-//! `fair_queue::Standpoint`.
+//! The library's `fair_queue::Standpoint` decides the stamp of each process. A queue with more than
+//! one permit on each node is possible here; the shipping semaphore with its slots is in
+//! `permit_queue.rs`.
 //!
-//! What may not happen: two holders who do not bear each other; a newcomer who passes; a state from which
-//! the waiters get no further, or in which tickets stay for ever. Not here: validity, the restart guard
-//! and loss of keys (a queue only denies), graces and TTLs, who is woken when.
+//! The violations are: two holders that do not share the lock; a newcomer that passes; a state from
+//! which the waiters can no longer get in, or in which tickets stay for ever. The model leaves out
+//! validity, the restart guard and loss of keys (a queue only denies), graces, TTLs and wake-ups.
 
 use std::fmt;
 
@@ -25,90 +28,91 @@ use redbolt::proto::fair_queue::Standpoint;
 
 use crate::search::{Model, Progress};
 
-/// Who comes to a lock on `N` nodes, what may happen, and the rules.
+/// The processes of a lock on `N` nodes, the faults, and the rules.
 #[derive(Clone, Copy, Debug)]
 pub struct FairQueue<const N: usize, const C: usize> {
-    /// What each process wants.
+    /// The mode that each process wants.
     pub modes: [Mode; C],
-    /// How many a node lets in at once: 1 for a lock, more for a semaphore.
+    /// The number of holders that a node admits at once: 1 for a lock, more for a semaphore.
     pub permits: u8,
-    /// Whom a node with several permits lets in.
+    /// The waiters that a node with several permits admits.
     pub admits: Admits,
-    /// How often each comes.
+    /// The number of times that each process comes.
     pub comes: [u8; C],
-    /// Which of them wait; the others try once and go.
+    /// The processes that wait; the others try once and leave.
     pub waits: [bool; C],
-    /// What each process's clock proposes as a stamp.
+    /// The stamp that each process's clock proposes.
     pub clocks: [u8; C],
-    /// How many nodes are down from the beginning.
+    /// The number of nodes that are down from the beginning.
     pub down: usize,
-    /// What may go wrong, and how often.
+    /// The faults, each with the number of times it may happen.
     pub faults: Faults,
-    /// How a newcomer is kept from passing those who wait in the queue.
+    /// How a newcomer is kept from passing the waiters.
     pub first_ask: FirstAsk,
     /// How waiters agree on one order.
     pub order: Order,
-    /// A ticket stays where the node has granted, until the lock is decided; otherwise it goes.
+    /// True: a ticket stays on a node that has granted until the lock is decided. False: it is
+    /// removed with the grant.
     pub keeps_ticket: bool,
-    /// What an ask with T does to a ticket.
+    /// The effect of a request with T on a ticket.
     pub placing: Placing,
-    /// The answer that grants names the ticket's stamp too; otherwise only the one that denies.
+    /// True: a reply that grants reports the ticket's stamp too. False: only one that denies.
     pub grant_reports: bool,
-    /// A holder leaves the queue when it is granted; otherwise when it releases.
+    /// True: a holder leaves the queue when it is granted. False: when it releases.
     pub leaves_at_once: bool,
     /// How a writer that held the lock deletes its key.
     pub deletes: Deletes,
-    /// Whether the promise is judged, which skips and lost queues may break.
+    /// True: the promise is judged. Skips and lost queues may break it.
     pub promises: bool,
 }
 
-/// What may go wrong, and how often.
+/// The faults, each with the number of times it may happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Faults {
     /// A process dies.
     pub deaths: u8,
     /// A node stops for good.
     pub stops: u8,
-    /// A living head loses its ticket on a node, since it did not take its turn.
+    /// A live head loses its ticket on a node because it did not take its turn.
     pub skips: u8,
     /// A node loses its queue.
     pub losses: u8,
 }
 
-/// How a newcomer is kept from passing those who wait in the queue.
+/// How a newcomer is kept from passing the waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstAsk {
-    /// Not at all: the first ask of a writer is a plain `SET NX`.
+    /// Not at all: the first request of a writer is a plain `SET NX`.
     Open,
-    /// Every ask is a script that reads the queue.
+    /// Every request is a script that reads the queue.
     Script,
-    /// The first ask is plain. Where there is a queue, a free key is closed: it is there, and only the
-    /// script takes it.
+    /// The first request is plain. If there is a queue, a free key is closed: it exists, and only
+    /// the script takes it.
     Closed(Closing),
-    /// The first ask is plain. A read of the queue runs behind it, and what was granted beside others'
-    /// tickets is given back.
+    /// The first request is plain. A read of the queue runs behind it, and a grant next to other
+    /// tickets is undone.
     ReadBehind,
-    /// The same, but the read runs before the ask, which is not sent where others stand.
+    /// As `ReadBehind`, but the read runs before the request, which is not sent if others wait.
     ReadBefore,
 }
 
-/// What leaves a closed key instead of a free one where there is a queue.
+/// The events that leave a closed key instead of a free one if there is a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closing {
     /// A release.
     pub release: bool,
-    /// An undo of an attempt that was not granted.
+    /// The undo of an attempt that was not granted.
     pub undo: bool,
-    /// The end of a holder's TTL.
+    /// The expiry of a holder's key.
     pub expiry: bool,
-    /// A waiter's ask that finds the key free, and others before it.
+    /// A request of a waiter that finds the key free and other waiters before it.
     pub ask: bool,
-    /// A closed key lives for as long as somebody alive waits in the queue; otherwise it may end before.
+    /// True: a closed key lives while a live waiter is in the queue. False: it may expire before.
     pub lasts: bool,
 }
 
 impl Closing {
-    /// All of it.
+    /// All of them.
     pub const ALWAYS: Self =
         Self { release: true, undo: true, expiry: true, ask: true, lasts: true };
 }
@@ -116,14 +120,15 @@ impl Closing {
 /// How waiters agree on one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// T is what a quorum says alike before anything was sent, and otherwise the largest that was
-    /// seen once a quorum was seen. It is raised until a quorum knows the place, and never lowered: the rule.
+    /// T is the stamp that a quorum reports alike before any T was sent, and otherwise the largest
+    /// stamp seen once a quorum has replied. It is raised until a quorum knows the place, and never
+    /// lowered: the rule.
     Agreed,
-    /// T is lowered by a quorum that says alike what is less, also after it was sent.
+    /// T is also lowered after it was sent, if a quorum reports the same lower stamp.
     Lowered,
-    /// T is raised once the place is known too.
+    /// T is also raised once the place is known.
     RaisedWithPlace,
-    /// T is the largest that was seen, whether of a quorum or not.
+    /// T is the largest stamp seen, even before a quorum has replied.
     BeforeQuorum,
     /// There is no T: each node has its own order.
     EachNode,
@@ -131,43 +136,46 @@ pub enum Order {
     Clocks,
 }
 
-/// Whom a node with several permits lets in.
+/// The waiters that a node with several permits admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admits {
-    /// The head alone.
+    /// Only the head.
     Head,
-    /// Everybody before whom fewer stand than permits are free, see [`crate::permit_queue`].
+    /// Every waiter with fewer waiters before it than permits are free, see
+    /// [`crate::permit_queue`].
     WhileFree,
 }
 
-/// How a writer that held the lock deletes its key. A key beside which a ticket stands is marked: its value is more than the token.
+/// How a writer that held the lock deletes its key. A key with tickets in its queue is marked: its
+/// value is more than the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletes {
-    /// By the script, which leaves what is to be left.
+    /// By the script, which leaves a closed key if one is needed.
     ByScript,
-    /// By the server's compare-and-delete, which finds no marked key; the script follows where it has found none: the rule.
+    /// By the server's compare-and-delete, which does not match a marked key; the script follows if
+    /// it has deleted nothing: the rule.
     Natively,
-    /// The same, but the mark is not compared.
+    /// As `Natively`, but the mark is not compared.
     PastTheMark,
-    /// The same, but no script follows.
+    /// As `Natively`, but no script follows.
     Once,
 }
 
-/// What an ask with T does to a ticket.
+/// The effect of a request with T on a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placing {
-    /// It puts it at T, before the node looks who stands first: the rule.
+    /// It sets the ticket to T before the node determines the head: the rule.
     Sets,
-    /// It raises it to T, and leaves one that is behind T where it is.
+    /// It raises the ticket to T, and leaves a ticket behind T where it is.
     Raises,
-    /// It raises it, but only where the node does not grant.
+    /// It raises the ticket, but only if the node does not grant.
     RaisesWhereDenied,
 }
 
 impl<const N: usize, const C: usize> FairQueue<N, C> {
     const QUORUM: usize = N / 2 + 1;
 
-    /// The rules as they are meant, for writers who each come once and wait.
+    /// The rules of the library, for writers that each come once and wait.
     pub const RULES: Self = Self {
         modes: [Mode::Exclusive; C],
         permits: 1,
@@ -202,17 +210,17 @@ struct Node<const C: usize> {
     stopped: bool,
     /// The processes that have the key, one bit each.
     holders: u8,
-    /// The key is there, and free for the queue only.
+    /// The key exists, and only the queue can take it.
     closed: bool,
     calls: [Call; C],
 }
 
-/// What is between a process and a node.
+/// The state of a process on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Call {
     /// The stamp of its ticket; 0 if there is none.
     stamp: u8,
-    /// The last stamp that it has heard; 0 if there was none.
+    /// The last stamp that it has received; 0 if there was none.
     received: u8,
     mail: Mail,
 }
@@ -220,29 +228,29 @@ struct Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Mail {
     Nothing,
-    /// The first ask, which writes no ticket.
+    /// The first request, which writes no ticket.
     First,
-    /// The queue was read and nobody stood there, and the ask has not run.
+    /// The queue was read and was empty, and the request has not run.
     Read,
-    /// The first ask was granted, and the queue has not been read.
+    /// The first request was granted, and the queue has not been read.
     Unread,
-    /// An ask with T, or 0.
+    /// A request with T, or 0.
     Ask(u8),
-    /// The answer that names the ticket's stamp.
+    /// The reply that reports the ticket's stamp.
     Stamp(u8),
     Granted,
     /// The compare-and-delete of a holder that has released.
     Deletes,
-    /// Whatever there is of it goes.
+    /// The command that removes everything of the process is in flight.
     Leaves,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Process {
     phase: Phase,
-    /// How often it may still come.
+    /// The number of times that it may still come.
     comes: u8,
-    /// What it has sent; 0 if nothing.
+    /// The stamp that it has sent; 0 if none.
     t: u8,
     has_place: bool,
     /// The waiters whose place was known when it came, one bit each.
@@ -252,14 +260,14 @@ struct Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Phase {
     Away,
-    /// Its first ask is under way.
+    /// Its first request is in flight.
     First,
     Waits,
     Holds,
     Dead,
 }
 
-/// One thing that happens. The processes are A, B, C, the nodes `n0`, `n1` …
+/// One event. The processes are A, B, C, the nodes `n0`, `n1` …
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
@@ -345,7 +353,7 @@ impl<const N: usize, const C: usize> Model for FairQueue<N, C> {
         state.passed.then_some("a newcomer passed")
     }
 
-    /// Once the place is known, answers tell nothing more.
+    /// Drops replies to a process whose place is known, because they carry nothing new for it.
     fn thin(&self, state: &State<N, C>) -> State<N, C> {
         let mut state = *state;
         let is_over = |by: usize| state.processes[by].has_place && self.order != Order::Lowered;
@@ -361,7 +369,7 @@ impl<const N: usize, const C: usize> Model for FairQueue<N, C> {
         state
     }
 
-    /// Nodes are alike.
+    /// Merges states that differ in the names of nodes only.
     fn canonical(&self, state: &State<N, C>) -> State<N, C> {
         let mut state = *state;
         state.nodes.sort_unstable();
@@ -370,7 +378,7 @@ impl<const N: usize, const C: usize> Model for FairQueue<N, C> {
 }
 
 impl<const N: usize, const C: usize> Progress for FairQueue<N, C> {
-    /// Nobody waits or holds, and no node that runs keeps anything.
+    /// Returns true if no process waits or holds, and no running node keeps anything.
     fn is_settled(&self, state: &State<N, C>) -> bool {
         let is_gone = |process: &Process| matches!(process.phase, Phase::Away | Phase::Dead);
         let is_clear = |node: &Node<C>| {
@@ -380,7 +388,8 @@ impl<const N: usize, const C: usize> Progress for FairQueue<N, C> {
         state.processes.iter().all(is_gone) && state.nodes.iter().all(is_clear)
     }
 
-    /// Nobody has to come, to stop waiting or to lose anything for others to get further.
+    /// Returns true if progress may rely on the step. No process has to come, stop waiting or lose
+    /// anything for others to get in.
     fn helps(&self, step: &Step) -> bool {
         match *step {
             Step::GivesUp { by } => !self.waits[by],
@@ -438,7 +447,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         }
     }
 
-    /// A waiter sends T, or hears an answer.
+    /// Lets a waiter send T or receive a reply.
     fn ask_steps(
         &self,
         state: &State<N, C>,
@@ -466,7 +475,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         }
     }
 
-    /// What a waiter sends, or 0 for what it has sent before.
+    /// Returns the T that a waiter sends, or 0 to repeat its last one.
     fn t_to_send(&self, state: &State<N, C>, by: usize) -> u8 {
         let received = state.nodes.iter().map(|node| node.calls[by].received);
         let is_quorum = received.clone().filter(|&received| received > 0).count() >= Self::QUORUM;
@@ -484,7 +493,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         }
     }
 
-    /// A stamp was heard: it may be T, and the place may be known then.
+    /// Receives a stamp, which may become T and may make the place known.
     fn agree(&self, state: &mut State<N, C>, by: usize, stamp: u8) {
         if self.order == Order::Agreed {
             let received = state.received(by);
@@ -502,7 +511,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         }
     }
 
-    /// The next command of a process runs on a node.
+    /// Runs the next command of a process on a node.
     fn run_steps(
         &self,
         state: &State<N, C>,
@@ -543,7 +552,8 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         self.undo_steps(state, by, at, found);
     }
 
-    /// Whoever released deletes its key, if nobody is in the queue; and if that was not all, the script follows.
+    /// Runs the compare-and-delete of a process that released. If it deletes nothing, or a ticket
+    /// is left, the script follows.
     fn delete_runs(
         &self,
         state: &State<N, C>,
@@ -562,7 +572,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         found(Step::Deletes { by, node: at, what }, next);
     }
 
-    /// The first ask writes no ticket.
+    /// Runs the first request, which writes no ticket.
     fn first_runs(
         &self,
         state: &State<N, C>,
@@ -592,8 +602,9 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         found(Step::Runs { by, node: at, what: "is granted at once" }, next);
     }
 
-    /// An ask that says nothing new may have been sent at any time, so it is under way all the time:
-    /// one without T as long as none was sent or the node knows of none, one with T once the place is known.
+    /// Runs requests that carry nothing new. They may have been sent at any time, so they are
+    /// always in flight: one without T while none was sent or the node has no ticket, one with T
+    /// once the place is known.
     fn unsent_runs(
         &self,
         state: &State<N, C>,
@@ -610,7 +621,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         }
     }
 
-    /// A waiter's ask: granted, or a ticket.
+    /// Runs a waiter's request, which is granted or gets a ticket.
     fn ask_runs(
         &self,
         state: &State<N, C>,
@@ -635,7 +646,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         found(Step::Runs { by, node: at, what: "is given its place" }, next);
     }
 
-    /// Whether the compare-and-delete finds what it deletes.
+    /// Returns true if the compare-and-delete finds a key to delete.
     fn deletes_natively(&self, node: &mut Node<C>, by: usize) -> bool {
         let has_key = node.holders >> by & 1 == 1;
         let is_marked = node.calls.iter().any(|call| call.stamp > 0);
@@ -646,8 +657,8 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         finds
     }
 
-    /// Whether a node grants an ask that writes no ticket. Where the first ask is plain, one that shares is denied by what
-    /// tells of a queue.
+    /// Returns true if a node grants a request that writes no ticket. If first requests are plain,
+    /// a shared request is denied by any sign of a queue.
     fn lets_in_first(&self, node: &Node<C>, by: usize) -> bool {
         let is_free = node.holders == 0 && !node.closed;
         match (self.first_ask, self.modes[by]) {
@@ -661,7 +672,8 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         }
     }
 
-    /// What a node does with a waiter's ask: whether it grants, and at which stamp the ticket stands, 0 for none.
+    /// Runs a waiter's request on a node. Returns whether it is granted, and the stamp of its
+    /// ticket, 0 for none.
     fn answers(&self, node: &mut Node<C>, by: usize, t: u8) -> (bool, u8) {
         let placed = match (node.calls[by].stamp, self.placing) {
             (stamp, _) if t == 0 => stamp,
@@ -688,7 +700,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         (false, stamp)
     }
 
-    /// The node counts for the process, which may have a quorum now.
+    /// Counts the node for the process, which may have a quorum now.
     fn granted(&self, state: &State<N, C>, by: usize, at: usize) -> State<N, C> {
         let mut next = *state;
         next.nodes[at].holders |= 1 << by;
@@ -704,7 +716,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         next
     }
 
-    /// A process without the lock gives a node back; a holder leaves its queue.
+    /// Undoes the grants of a process without the lock, and removes a holder's ticket.
     fn undo_steps(
         &self,
         state: &State<N, C>,
@@ -728,7 +740,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         }
     }
 
-    /// What a dead process has left ends.
+    /// Expires what a dead process has left.
     fn end_steps(
         &self,
         state: &State<N, C>,
@@ -790,14 +802,14 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         }
     }
 
-    /// Whether a process may hold beside all of these.
+    /// Returns true if a process may hold together with all of `others`.
     fn bears(&self, by: usize, others: u8) -> bool {
         let is_shared = |at: usize| self.modes[at] == Mode::Shared;
         let all_shared = (0..C).filter(|&at| others >> at & 1 == 1).all(is_shared);
         others == 0 || is_shared(by) && all_shared
     }
 
-    /// Whether a node has room for a process.
+    /// Returns true if a node has room for a process.
     fn fits(&self, by: usize, holders: u8) -> bool {
         if self.permits == 1 {
             return self.bears(by, holders);
@@ -805,7 +817,8 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         holders.count_ones() < self.permits.into()
     }
 
-    /// Whether somebody stands before it who does not bear it. Without a place all do.
+    /// Returns true if a waiter before it has an incompatible mode or, with several permits, none
+    /// is left for it. If `placed` is 0, every waiter is before it.
     fn is_blocked(&self, node: &Node<C>, by: usize, placed: u8) -> bool {
         let stands = |&other: &usize| other != by && node.calls[other].stamp > 0;
         let is_before = |&other: &usize| placed == 0 || node.place(other) < (placed, by);
@@ -828,19 +841,19 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
     }
 }
 
-/// A node by itself, for whoever compares it with one that ships.
+/// One node, for comparison with the shipping scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alone<const C: usize>(Node<C>);
 
-/// What a node does, whatever is under way.
+/// The actions of one node, independent of messages in flight.
 impl<const N: usize, const C: usize> FairQueue<N, C> {
-    /// Nobody has been there.
+    /// Returns a node without entries.
     #[must_use]
     pub fn alone(&self) -> Alone<C> {
         Alone(Node { stopped: false, holders: 0, closed: false, calls: [Call::NONE; C] })
     }
 
-    /// The first ask, which writes no ticket: whether it is granted.
+    /// Runs the first request, which writes no ticket, and returns true if it is granted.
     pub fn first(&self, node: &mut Alone<C>, by: usize) -> bool {
         let may = self.lets_in_first(&node.0, by);
         if may {
@@ -849,40 +862,42 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         may
     }
 
-    /// An ask in the queue, with T or 0: whether it is granted, and the ticket's stamp.
+    /// Runs a request in the queue, with T or 0. Returns whether it is granted, and the ticket's
+    /// stamp.
     pub fn ask(&self, node: &mut Alone<C>, by: usize, t: u8) -> (bool, u8) {
         self.answers(&mut node.0, by, t)
     }
 
-    /// A process gives a node back.
+    /// Undoes the grant of a process.
     pub fn undo(&self, node: &mut Alone<C>, by: usize) {
         node.0.free(by, self.closes_at_undo());
     }
 
-    /// A process that held the node deletes its key natively: whether it finds it.
+    /// Runs the compare-and-delete of a process that held the node and returns true if it deletes
+    /// the key.
     pub fn delete(&self, node: &mut Alone<C>, by: usize) -> bool {
         self.deletes_natively(&mut node.0, by)
     }
 
-    /// A process takes its ticket away.
+    /// Removes the ticket of a process.
     pub fn leave(&self, node: &mut Alone<C>, by: usize) {
         node.0.calls[by] = Call::NONE;
         node.0.open_if_empty();
     }
 
-    /// The time of all who hold the node is over.
+    /// Expires the keys of all holders.
     pub fn expire(&self, node: &mut Alone<C>) {
         for by in 0..C {
             node.0.free(by, self.closing().expiry);
         }
     }
 
-    /// A closed key ends.
+    /// Expires a closed key.
     pub fn open(&self, node: &mut Alone<C>) {
         node.0.closed = false;
     }
 
-    /// The first in the queue has not taken its turn, and is passed by whoever asks next.
+    /// Skips the head, which did not take its turn: the next request passes it.
     pub fn skip(&self, node: &mut Alone<C>) {
         let stands = |&by: &usize| node.0.calls[by].stamp > 0;
         if let Some(head) = (0..C).filter(stands).min_by_key(|&by| node.0.place(by)) {
@@ -892,19 +907,19 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
 }
 
 impl<const C: usize> Alone<C> {
-    /// Whether a process has the key.
+    /// Returns true if a process has the key.
     #[must_use]
     pub fn holds(&self, by: usize) -> bool {
         self.0.holders >> by & 1 == 1
     }
 
-    /// Whether the key is there, and free for the queue only.
+    /// Returns true if the key exists and only the queue can take it.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.closed
     }
 
-    /// The stamp of each process's ticket; 0 if it has none.
+    /// Returns the stamp of each process's ticket; 0 if it has none.
     #[must_use]
     pub fn stamps(&self) -> [u8; C] {
         self.0.calls.map(|call| call.stamp)
@@ -921,7 +936,7 @@ impl<const N: usize, const C: usize> State<N, C> {
         in_phase.map(|by| 1 << by).sum()
     }
 
-    /// The waiters whose place is known.
+    /// Returns the waiters whose place is known.
     fn all_with_a_place(&self) -> u8 {
         let have = (0..C).filter(|&by| self.processes[by].has_place);
         have.map(|by| 1 << by).sum::<u8>() & self.all_in(Phase::Waits)
@@ -932,18 +947,18 @@ impl<const N: usize, const C: usize> State<N, C> {
         Standpoint::new(t.into(), has_place)
     }
 
-    /// What the nodes have told a process last.
+    /// Returns the last stamp that each node has reported to a process.
     fn received(&self, by: usize) -> [u64; N] {
         self.nodes.map(|node| node.calls[by].received.into())
     }
 
-    /// Whether a quorum of answers says this.
+    /// Returns true if a quorum of replies reports this stamp.
     fn reports_alike(&self, by: usize, stamp: u8) -> bool {
         let says = |node: &&Node<C>| node.calls[by].received == stamp;
         stamp > 0 && self.nodes.iter().filter(says).count() > N / 2
     }
 
-    /// A process has the lock. What is under way elsewhere is undone.
+    /// Makes a process the holder. Its messages in flight to other nodes are undone.
     fn holds(&mut self, by: usize, leaves_at_once: bool) {
         let comes = self.processes[by].comes;
         self.processes[by] = Process { phase: Phase::Holds, comes, ..Process::AWAY };
@@ -956,14 +971,14 @@ impl<const N: usize, const C: usize> State<N, C> {
         self.nobody_is_behind(by);
     }
 
-    /// A holder lets go: where it was granted, its first undo is the compare-and-delete.
+    /// Releases a holder: its first undo on each node that granted is the compare-and-delete.
     fn deletes(&mut self, by: usize) {
         for call in self.calls_mut(by).filter(|call| call.mail == Mail::Granted) {
             call.mail = Mail::Deletes;
         }
     }
 
-    /// A process has gone, and so does what it has on the nodes.
+    /// Ends a process, and with it what it has on the nodes.
     fn end(&mut self, by: usize, phase: Phase) {
         let comes = if phase == Phase::Dead { 0 } else { self.processes[by].comes };
         self.processes[by] = Process { phase, comes, ..Process::AWAY };
@@ -973,12 +988,12 @@ impl<const N: usize, const C: usize> State<N, C> {
             call.received = 0;
             let is_under_way = matches!(call.mail, Mail::First | Mail::Ask(_));
             call.mail = match phase {
-                // What a dead process has sent may still run.
+                // Commands that a dead process has sent may still run.
                 Phase::Dead if is_under_way => call.mail,
                 Phase::Dead => Mail::Nothing,
                 _ if call.mail == Mail::Deletes => Mail::Deletes,
                 _ if has_key || call.stamp > 0 => Mail::Leaves,
-                // Cancelled behind what was sent, which might as well not have run.
+                // The cancellation runs behind the commands sent, which might as well not have run.
                 _ => Mail::Nothing,
             };
         }
@@ -993,7 +1008,7 @@ impl<const N: usize, const C: usize> State<N, C> {
 }
 
 impl<const C: usize> Node<C> {
-    /// Where a ticket stands.
+    /// Returns the position of a ticket in the queue.
     fn place(&self, by: usize) -> (u8, usize) {
         (self.calls[by].stamp, by)
     }
@@ -1002,13 +1017,13 @@ impl<const C: usize> Node<C> {
         (0..C).any(|other| other != by && self.calls[other].stamp > 0)
     }
 
-    /// How many tickets are of the living.
+    /// Returns the number of tickets of live processes.
     fn living<const N: usize>(&self, state: &State<N, C>) -> usize {
         let lives = |&by: &usize| state.processes[by].phase != Phase::Dead;
         (0..C).filter(|&by| self.calls[by].stamp > 0).filter(lives).count()
     }
 
-    /// Takes a process's key away; where there is a queue, a closed one may be left.
+    /// Removes a process's key. If there is a queue, a closed key may be left.
     fn free(&mut self, by: usize, closes: bool) {
         let had = self.holders >> by & 1 == 1;
         self.holders &= !(1 << by);

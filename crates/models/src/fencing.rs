@@ -1,15 +1,14 @@
-//! Fencing tokens from a few nodes, without any assumption about time.
+//! A model of fencing tokens from a few nodes, without any assumption about time.
 //!
-//! A key may expire at any moment: that covers releases, undos, evictions and clocks gone mad.
-//! Messages run at any time after they were sent, also long after their attempt has ended; one that
-//! is lost is one that never runs, and so is an answer. Not here: the clock that proposes a counter
-//! (it only makes counters grow faster), validity, and the restart guard.
+//! A key may expire at any moment, which covers releases, undos, evictions and wrong clocks.
+//! Messages run at any time after they were sent, even long after their attempt has ended; a lost
+//! request or reply is one that never runs. The model leaves out the clock that proposes counters
+//! (it only makes them grow faster), validity, and the restart guard.
 //!
-//! A token is judged when it is committed. That of an attempt which holds the resource alone must be
-//! above all that were committed before the attempt began, and nobody else may have committed the
-//! same. That of one which shares it must be above those of whoever held it alone before: that is what
-//! a store can check, which refuses a write below the largest token it has seen and a read below
-//! the largest even one.
+//! A token is judged when it is committed. The token of an exclusive attempt must be larger than
+//! all that were committed before the attempt began, and unique. The token of a shared attempt must
+//! be larger than those of earlier exclusive holders. That is what a store can check: it rejects a
+//! write below the largest token it has seen, and a read below the largest even one.
 
 use std::fmt;
 
@@ -17,45 +16,47 @@ use redbolt::proto::fence::{Agreement, agreement};
 
 use crate::search::Model;
 
-/// How tokens are made on `N` nodes, and what may happen. The clients share `A` attempts evenly.
+/// The rules of tokens on `N` nodes, and the faults. The clients share `A` attempts evenly.
 #[derive(Clone, Copy, Debug)]
 pub struct Fencing<const N: usize, const A: usize> {
-    /// How many clients there are, 1 to 3.
+    /// The number of clients, 1 to 3.
     pub clients: usize,
-    /// The counters may begin at anything from 0 to this, each node for itself.
+    /// The largest initial counter; each node's counter begins at any value from 0 to this.
     pub most_at_first: u8,
-    /// How a token is agreed on where the grants differ.
+    /// How a token is agreed on if the grants differ.
     pub write_back: WriteBack,
-    /// Which grants count that come while the write-back is under way.
+    /// Which grants count that arrive while the write-back is in flight.
     pub late: Late,
-    /// How often a node may lose its memory and go on voting.
+    /// The number of times that a node may lose its memory and go on voting.
     pub wipes: u8,
-    /// What a node has that lost its memory.
+    /// The counter of a node that lost its memory.
     pub wiped: Wiped,
-    /// A denial raises the counter too.
+    /// True: a denial raises the counter too.
     pub bump_on_deny: bool,
-    /// A grant raises the counter to the next even number, not by one.
+    /// True: a grant raises the counter to the next even number. False: by one.
     pub even: bool,
-    /// The attempts that share the resource with each other, one bit each.
+    /// The shared attempts, one bit each.
     pub shared: u8,
-    /// Those among them that want no token, and touch no counter.
+    /// The shared attempts that want no token and change no counter.
     pub without_token: u8,
-    /// What a grant to one that shares does to the counter.
+    /// The effect of a shared grant on the counter.
     pub odd: Odd,
-    /// A write-back may be confirmed by a replica of a node, which has been promoted while the node votes on.
+    /// True: a write-back may be confirmed by a promoted replica of a node while the node itself
+    /// goes on voting.
     pub replica_confirms: bool,
-    /// Leaves out what can only make less happen: see [`Model::thin`].
+    /// True: leaves out what can only make less happen, see [`Model::thin`].
     pub lean: bool,
 }
 
-/// How a token is agreed on where the grants of a quorum differ.
+/// How a token is agreed on if the grants of a quorum differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteBack {
-    /// The highest is raised on the granted nodes that are behind, if they are still ours.
+    /// The highest is written to the granted nodes with lower counters, if they still have the
+    /// client's key.
     Checked,
-    /// The same, without looking whose they are.
+    /// The highest is written without checking whose key it is.
     Unconditional,
-    /// Not at all: the highest is the token.
+    /// No write-back: the highest is the token.
     None,
 }
 
@@ -70,36 +71,37 @@ pub enum Late {
     Any,
 }
 
-/// What a node has that lost its memory.
+/// The counter of a node that lost its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wiped {
-    /// No counter, and it begins anew.
+    /// No counter; it begins at 0.
     Nothing,
-    /// No counter, and what is proposed to it is above every counter and token there is, as clocks see to that agree: the rule.
+    /// No counter, and the next proposal is larger than every counter and token, as it is when
+    /// clocks agree: the rule.
     Overtaken,
-    /// A counter of long ago. What is proposed is above all as well.
+    /// An old counter. The next proposal is larger than every counter and token too.
     AnEarlierOne,
 }
 
-/// What a grant to one that shares does to the counter.
+/// The effect of a shared grant on the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Odd {
-    /// An odd one stays, unless it is of long ago; any other goes up to the next odd number: the rule.
+    /// A recent odd counter stays; any other goes up to the next odd number: the rule.
     KeptIfYoung,
-    /// An odd one stays, whatever it is: the design's rule.
+    /// Every odd counter stays, recent or old: the design's rule.
     Kept,
     /// It goes up to the next odd number.
     Raised,
-    /// An odd one stays, and an even one goes up only where nobody else is present.
+    /// An odd counter stays, and an even one goes up only if there is no other holder.
     RaisedByFirst,
-    /// Nothing.
+    /// None.
     Untouched,
 }
 
 impl<const N: usize, const A: usize> Fencing<N, A> {
     const QUORUM: usize = N / 2 + 1;
 
-    /// The rules as they are meant.
+    /// The rules of the library.
     pub const RULES: Self = Self {
         clients: 2,
         most_at_first: 0,
@@ -117,7 +119,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
     };
 }
 
-/// The nodes with what is under way, and the attempts.
+/// The nodes with the messages in flight, and the attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State<const N: usize, const A: usize> {
     nodes: [Node<A>; N],
@@ -128,15 +130,15 @@ pub struct State<const N: usize, const A: usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Node<const A: usize> {
     counter: u8,
-    /// What is proposed to it is at least this, and a counter below is of long ago.
+    /// The lower bound of the next proposal; a counter below it is an old one.
     proposed: u8,
     /// The attempts that have the key, one bit each.
     holders: u8,
-    /// What is under way between each attempt and this node.
+    /// The message in flight between each attempt and this node.
     mail: [Mail; A],
 }
 
-/// The ways to name three clients.
+/// The permutations of three clients' names.
 const ORDERS: [[usize; 3]; 6] = [SAME_ORDER, [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 const SAME_ORDER: [usize; 3] = [0, 1, 2];
 
@@ -144,22 +146,22 @@ const SAME_ORDER: [usize; 3] = [0, 1, 2];
 enum Mail {
     Nothing,
     Ask,
-    /// The ask was granted with this counter, and the answer is under way.
+    /// The request was granted with this counter, and the reply is in flight.
     Grant(u8),
-    /// The client has heard of the grant.
+    /// The client has received the grant.
     Granted(u8),
     WriteBack,
     WrittenBack,
-    /// The client has heard that the counter was raised while the key was ours.
+    /// The client has received that the counter was raised while the key was its own.
     Confirmed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Attempt {
     phase: Phase,
-    /// What is being written back, or was committed.
+    /// The token that is being written back, or was committed.
     token: u8,
-    /// The highest token that was committed before this attempt began, plus one.
+    /// The highest token committed before this attempt began, plus one.
     floor: u8,
 }
 
@@ -178,7 +180,7 @@ impl Phase {
     }
 }
 
-/// One thing that happens. `A`, `B` … are the attempts, `n0` … the nodes.
+/// One event. `A`, `B` … are the attempts, `n0` … the nodes.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
@@ -249,7 +251,7 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
         if self.lean
             && let Some(by) = (0..A).find(|&by| self.is_confirmed(state, by))
         {
-            // Later it would only be bound to less.
+            // Committing later could only loosen the bounds on other tokens.
             return self.finish(state, by, found);
         }
         for by in 0..A {
@@ -301,15 +303,16 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
         None
     }
 
-    /// Takes out what is of no consequence, so that more attempts fit. Nothing wrong is lost by it:
+    /// Removes what makes no difference, so that more attempts fit. It hides no violation:
     ///
-    /// - a message that is refused might as well not have run yet, and an answer that is there might
-    ///   as well not have been heard;
-    /// - a key of which nothing more depends may go, for while it stays it only makes less happen;
-    /// - a write-back may be sent as early as it can be, since it runs whenever it likes;
-    /// - of an attempt that has ended only what may still run matters, and an ask that runs then
-    ///   raises the counter, whosever it is;
-    /// - a token that all others will be above is in nobody's way.
+    /// - a refused message might as well not have run yet, and a reply in flight might as well not
+    ///   have been received;
+    /// - a key on which nothing depends any more may be removed, because it can only prevent
+    ///   grants;
+    /// - a write-back may be sent as early as possible, because it runs at any later time;
+    /// - of an attempt that has ended only the messages that may still run matter, and its request
+    ///   raises the counter for any client;
+    /// - a token that all later ones will exceed constrains nothing.
     fn thin(&self, state: &State<N, A>) -> State<N, A> {
         let mut state = *state;
         if !self.lean || self.wrong(&state).is_some() {
@@ -325,14 +328,15 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
         for kind in [self.without_token, self.shared & !self.without_token, !self.shared] {
             state.gather_ghosts(kind);
         }
-        // A counter that may yet begin at 0 again is not one of those that only grow.
+        // After a wipe a counter may begin at 0 again, so tokens below it still matter.
         if state.wipes == 0 {
             state.forget_low_tokens(u8::from(self.shared == 0));
         }
         state
     }
 
-    /// Nodes are alike, and so are the clients; of counters only the differences matter, and which are even.
+    /// Merges states that differ in the names of nodes and clients, and in the absolute values of
+    /// counters: only their differences and parities matter.
     fn canonical(&self, state: &State<N, A>) -> State<N, A> {
         let mut state = *state;
         if state.wipes == 0 {
@@ -367,7 +371,8 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         }
     }
 
-    /// A client has one attempt at a time, and gives one up when it begins the next.
+    /// Begins an attempt. A client has one attempt at a time and gives up the last one when it
+    /// begins the next.
     fn begin(&self, state: &State<N, A>, by: usize, found: &mut impl FnMut(Step, State<N, A>)) {
         let mut next = *state;
         if !by.is_multiple_of(self.per_client()) {
@@ -386,7 +391,8 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         found(Step::Begins { by }, next);
     }
 
-    /// What has come may still be on its way, so a quorum of it may be all that the client knows.
+    /// Agrees on a token. Replies may still be in flight, so the client may know any quorum of the
+    /// grants.
     fn agree(&self, state: &State<N, A>, by: usize, found: &mut impl FnMut(Step, State<N, A>)) {
         let granted = |node: usize| match state.nodes[node].mail[by] {
             Mail::Granted(counter) => Some(counter),
@@ -444,7 +450,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         state.nodes.iter().filter(counts).count() >= Self::QUORUM
     }
 
-    /// Whether a grant counts towards a token that is being written back.
+    /// Returns true if a grant counts towards a token that is being written back.
     #[must_use]
     pub fn counts(&self, counter: u8, token: u8) -> bool {
         match self.late {
@@ -462,7 +468,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         self.without_token >> by & 1 == 0
     }
 
-    /// The counter after a grant.
+    /// Returns the counter after a grant.
     fn raised(&self, node: &Node<A>, by: usize) -> u8 {
         let Node { counter, proposed, holders, .. } = *node;
         match self.odd {
@@ -472,8 +478,8 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         }
     }
 
-    /// The same, of a grant to one that shares or does not, where an odd counter may stay that is no less than `kept_from`, and so
-    /// much is proposed.
+    /// Returns the counter after a grant to a shared or exclusive request that proposes `proposed`.
+    /// An odd counter of at least `kept_from` may stay.
     #[must_use]
     pub fn granted(&self, shares: bool, counter: u8, kept_from: u8, proposed: u8) -> u8 {
         let more = (counter + 1).max(proposed);
@@ -488,7 +494,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         }
     }
 
-    /// The counter after a write-back of a token by one that has the key, or has not.
+    /// Returns the counter after a write-back of `token`, or `None` if the node refuses it.
     #[must_use]
     pub fn written_back(&self, has_key: bool, counter: u8, token: u8) -> Option<u8> {
         let runs = has_key || self.write_back != WriteBack::Checked;
@@ -591,13 +597,13 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         }
     }
 
-    /// Whether a write-back is under way that may still run.
+    /// Returns true if a write-back is in flight that may still run.
     fn may_write(&self, node: &Node<A>, by: usize) -> bool {
         let runs = node.has(by) || self.write_back == WriteBack::Unconditional;
         node.mail[by] == Mail::WriteBack && runs
     }
 
-    /// The same with other names for the clients.
+    /// Returns the state with other names for the clients.
     fn renamed(&self, state: &State<N, A>, order: &[usize; 3]) -> State<N, A> {
         let mut renamed = *state;
         renamed.nodes.iter_mut().for_each(|node| node.holders = 0);
@@ -626,7 +632,7 @@ impl<const A: usize> Node<A> {
         self.holders >> by & 1 == 1
     }
 
-    /// The counter is this, and what was proposed to it is of no consequence once it is no more.
+    /// Sets the counter. A proposal bound that the counter has reached no longer matters.
     fn counts(&mut self, counter: u8) {
         self.counter = counter;
         if counter >= self.proposed {
@@ -653,8 +659,8 @@ impl<const N: usize, const A: usize> State<N, A> {
         next
     }
 
-    /// Forgets tokens and floors that no token to come can be at or below. The next one of a node
-    /// is above its counter by this.
+    /// Forgets tokens and floors that every later token exceeds. A node's next token exceeds its
+    /// counter by at least `next`.
     fn forget_low_tokens(&mut self, next: u8) {
         let counters = self.nodes.iter().map(|node| (node.counter + next).max(node.proposed));
         let written = self.attempts.iter().filter(|a| a.phase == Phase::Writing).map(|a| a.token);
@@ -669,7 +675,7 @@ impl<const N: usize, const A: usize> State<N, A> {
         }
     }
 
-    /// Asks of attempts that have ended are alike, if the attempts are of one kind.
+    /// Merges states that differ in which ended attempt of a kind has a request in flight.
     fn gather_ghosts(&mut self, kind: u8) {
         let is_of_kind = |by: usize| kind >> by & 1 == 1 && self.attempts[by].phase.has_ended();
         let ended: [bool; A] = std::array::from_fn(is_of_kind);
@@ -685,7 +691,8 @@ impl<const N: usize, const A: usize> State<N, A> {
         }
     }
 
-    /// Takes the same from all counters and tokens; none of these is 0 where there is one.
+    /// Subtracts the same even number from all counters and tokens, without making an existing
+    /// token 0.
     fn lower(&mut self) {
         let counters = self.nodes.iter().map(|node| node.counter);
         let tokens = self.attempts.iter().flat_map(|attempt| [attempt.token, attempt.floor]);
@@ -715,7 +722,7 @@ impl<const N: usize, const A: usize> State<N, A> {
         })
     }
 
-    /// At least every counter and token that there is.
+    /// Returns an upper bound of all counters and tokens.
     fn highest(&self) -> u8 {
         let counters = self.nodes.iter().map(|node| node.counter);
         let tokens = self.attempts.iter().map(|attempt| attempt.token);

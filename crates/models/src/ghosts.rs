@@ -1,40 +1,44 @@
-//! Undo across connections: one node, a client that loses its connection once, and a stranger.
+//! A model of undo across connections: one node, a client that loses its connection once, and a
+//! stranger.
 //!
-//! Commands of one connection run in order. When the client loses a connection, any part of what it
-//! had written there may still run, at any later moment while the network keeps it: a *ghost*. An
-//! answer is lost with its connection only. Time passes in ticks. Not here: quorums, which need
-//! nothing of this, and a second lost connection, which the core's own tests have.
+//! Commands of one connection run in order. After the client loses a connection, any prefix of what
+//! it wrote there may still run, at any later moment while the network keeps it: a *ghost*. A reply
+//! is lost only with its connection. Time passes in ticks. Quorums play no part here, and the
+//! core's own tests cover a second lost connection.
 
 use std::fmt;
 
 use crate::search::Model;
 
-/// The TTL of the keys in ticks.
+/// The TTL of the keys, in ticks.
 const TTL: u8 = 4;
 
-/// How the client undoes, and what may happen.
+/// The rules of undo, and the faults.
 #[derive(Clone, Copy, Debug)]
 pub struct Ghosts {
-    /// A kill goes only to the process that the old connection led to.
+    /// True: a kill is sent only to the process at the other end of the old connection.
     pub same_run_only: bool,
-    /// An undo that a ghost may follow is sent once more at half of the TTL.
+    /// True: an undo that a ghost may follow is sent again when half of the TTL that was left has
+    /// passed.
     pub undo_again: bool,
-    /// The next attempt has a token of its own.
+    /// True: the next attempt has its own token.
     pub fresh_token: bool,
-    /// An answer that comes after its attempt was given up counts for nothing.
+    /// True: a reply that arrives after its attempt was given up counts for nothing.
     pub late_is_nothing: bool,
-    /// The undo goes behind the ask on the same connection; otherwise it may overtake it.
+    /// True: the undo follows the request on the same connection. False: it may overtake the
+    /// request.
     pub in_order: bool,
-    /// The server lets the client kill connections.
+    /// True: the server lets the client kill connections.
     pub may_kill: bool,
-    /// How many ticks the network keeps what the first connection sent; `None`: for ever.
+    /// The number of ticks for which the network keeps what the first connection sent; `None`: for
+    /// ever.
     pub network_keeps: Option<u8>,
-    /// How often the server restarts, with its memory.
+    /// The number of restarts of the server, each with its memory kept.
     pub restarts: u8,
 }
 
 impl Ghosts {
-    /// The rules as they are meant, where ghosts are gone at half of the TTL.
+    /// The rules of the library, with ghosts that end at half of the TTL.
     pub const RULES: Self = Self {
         same_run_only: true,
         undo_again: true,
@@ -47,14 +51,14 @@ impl Ghosts {
     };
 }
 
-/// The server, the connections, and the client.
+/// The server, the connections and the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     key: Option<Token>,
     key_ttl: u8,
     run: u8,
     next_id: u8,
-    /// The client's old one, its new one, and the stranger's.
+    /// The client's old connection, its new one, and the stranger's.
     connections: [Connection; 3],
     client: Client,
     stranger_killed: bool,
@@ -68,9 +72,9 @@ enum Token {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Connection {
-    /// The server's name for it; 0 while it is not open there.
+    /// The server's ID of the connection; 0 while it is not open there.
     id: u8,
-    /// What was written and has not run, in order.
+    /// The commands that were written and have not run, in order.
     queue: [Option<Command>; 4],
 }
 
@@ -86,19 +90,20 @@ enum Command {
 struct Client {
     link: Link,
     claim: Claim,
-    /// Ticks since the first attempt asked.
+    /// The ticks since the request of the first attempt.
     age: u8,
-    /// The first attempt's ask was answered.
+    /// The request of the first attempt was answered.
     answered: bool,
-    /// The undo of the first attempt is to be confirmed.
+    /// The undo of the first attempt has to be confirmed.
     owed: bool,
-    /// It is under way on the present connection.
+    /// The undo is in flight on the current connection.
     undoing: bool,
-    /// The ask may be in the connection that was lost.
+    /// The request may still be in the lost connection.
     ghost: bool,
     /// The age at which the undo is sent again; 0 for never.
     again_at: u8,
-    /// Ticks that the first and the second attempt's leases have left, and whether they are held.
+    /// The ticks left of the leases of the first and the second attempt; `holds`: whether they are
+    /// held.
     left: [u8; 2],
     holds: [bool; 2],
     asked_again: bool,
@@ -108,14 +113,14 @@ struct Client {
 enum Link {
     Old,
     Down,
-    /// The new one, before and after its handshake was answered.
+    /// The new connection before its handshake was answered. `New`: after.
     Handshake,
     New,
-    /// Lost as well.
+    /// The new connection was lost too.
     Gone,
 }
 
-/// What the client thinks of its first attempt.
+/// The client's view of its first attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Claim {
     None,
@@ -123,7 +128,7 @@ enum Claim {
     GivenUp,
     /// The undo was confirmed.
     Settled,
-    /// A TTL after the ask nothing is owed any longer.
+    /// A TTL has passed since the request, so nothing is owed any longer.
     Forgotten,
 }
 
@@ -131,11 +136,11 @@ const OLD: usize = 0;
 const NEW: usize = 1;
 const STRANGER: usize = 2;
 
-/// The old connection's id and run.
+/// The ID of the old connection, and the run that it leads to.
 const OLD_ID: u8 = 1;
 const OLD_RUN: u8 = 0;
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
@@ -207,7 +212,7 @@ impl Model for Ghosts {
 
     fn steps(&self, state: &State, found: &mut impl FnMut(Step, State)) {
         let Client { claim, age, answered, .. } = state.client;
-        // An attempt is given up before its TTL is over.
+        // An attempt is given up before its TTL has passed.
         if claim != Claim::Asked || answered || age + 1 < TTL {
             found(Step::Tick, self.tick(state));
         }
@@ -339,7 +344,7 @@ impl Ghosts {
         }
     }
 
-    /// Writes the undo where it can be written now.
+    /// Writes the undo if a link is open.
     fn undo(&self, state: &mut State) {
         let Some(link) = state.client.link.connection() else { return };
         if state.client.owed && !state.client.undoing {
@@ -354,8 +359,8 @@ impl Ghosts {
         }
     }
 
-    /// The next command of a connection runs. If the client still has it, it hears the answer, or
-    /// loses the connection instead.
+    /// Runs the next command of a connection. If the client still has the connection, it receives
+    /// the reply or loses the connection instead.
     fn runs(&self, state: &State, at: usize, found: &mut impl FnMut(Step, State)) {
         let Connection { id, queue } = state.connections[at];
         let (Some(command), true) = (queue[0], id != 0) else { return };
@@ -379,7 +384,7 @@ impl Ghosts {
         let mut unheard = next;
         unheard.lose_link();
         found(Step::Runs { connection: at, what, received: false }, unheard);
-        // A client that killed its own connection hears nothing.
+        // A client that killed its own connection receives no reply.
         if next.connections[at].id != 0 {
             self.receive(&mut next, command, yes);
             found(Step::Runs { connection: at, what, received: true }, next);
@@ -422,7 +427,7 @@ impl Ghosts {
         }
     }
 
-    /// A confirmation is the last word unless a ghost may follow.
+    /// Settles the undo, unless a ghost may follow it.
     fn undone(&self, client: &mut Client) {
         client.undoing = false;
         if client.claim != Claim::GivenUp {
@@ -438,7 +443,7 @@ impl Ghosts {
 }
 
 impl Link {
-    /// The connection that takes asks and undos.
+    /// Returns the connection that takes requests and undos.
     fn connection(self) -> Option<usize> {
         match self {
             Self::Old => Some(OLD),
@@ -451,7 +456,7 @@ impl Link {
 impl State {
     fn write(&mut self, at: usize, command: Command) {
         let free = self.connections[at].queue.iter_mut().find(|slot| slot.is_none());
-        *free.expect("a client has at most four commands under way") = Some(command);
+        *free.expect("a client has at most four commands in flight") = Some(command);
     }
 
     fn connect(&mut self, at: usize) {
@@ -459,12 +464,12 @@ impl State {
         self.next_id += 1;
     }
 
-    /// The server has closed it: nothing more of it will run.
+    /// The server closes the connection, so nothing more of it runs.
     fn close(&mut self, at: usize) {
         self.connections[at] = Connection { id: 0, queue: [None; 4] };
     }
 
-    /// The client learns that its connection is gone.
+    /// The client notices that its connection is lost.
     fn lose_link(&mut self) {
         let client = &mut self.client;
         if client.link == Link::Old {

@@ -1,14 +1,13 @@
-//! Small models of redbolt's rules, searched to the last state.
+//! Small models of the safety rules, searched exhaustively.
 //!
-//! The simulator tries long runs of the whole core at random; here each rule that keeps two holders
-//! apart is put into a world so small that everything which can happen there is tried. Every model
-//! also has variants that break one rule, and a test that the search finds what comes of it: a search
-//! that cannot fail proves nothing. `README.md` has the bounds and the figures.
+//! Each model puts one rule that keeps two holders apart into a world small enough to visit every
+//! reachable state. Variants of the model break one rule each, and a test checks that the search
+//! finds the harm, because a search that cannot fail proves nothing.
 //!
-//! Apart from the simulator because a model is not the shipping code. What ties the two: decisions
-//! are the library's own functions where it exports them, and `tests/conformance` puts the same
-//! cases to a real `redbolt::proto::Core`. The models of some lock kinds
-//! (`read_write`, `fair_queue`, `turns`, `semaphore`) came first, and the core after them.
+//! The simulator runs the shipping core at random; a model is exhaustive but is not the shipping
+//! code. Two things tie them: models decide with the library's own functions where it exports them,
+//! and `tests/conformance` gives the same cases to a real `redbolt::proto::Core`. `README.md` has
+//! the bounds and the state counts.
 
 pub mod extend;
 pub mod fair_queue;

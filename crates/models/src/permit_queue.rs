@@ -1,18 +1,22 @@
-//! Permits in the queue: those who wait for one of k permits, and those who want the resource alone, in one queue.
+//! A model of permits in the queue: waiters for one of k permits and waiters for the exclusive
+//! resource share one queue.
 //!
-//! `semaphore.rs` has slots without a queue, and `fair_queue.rs` a queue whose waiters all have one order. Here both meet: a node lets in
-//! whoever has fewer before it than slots are free there, as long as nobody before it wants the resource alone; it chooses
-//! the slot, and a quorum has to give the same one, for which a client may move its entries once per attempt. Whoever holds
-//! leaves the queue, and heals.
+//! `semaphore.rs` has slots without a queue, and `fair_queue.rs` a queue with one order for all
+//! waiters. Here both meet. A node lets in a waiter that has fewer waiters before it than slots are
+//! free there, if none of them wants the resource exclusively. The node chooses the slot, and a
+//! quorum has to give the same one, to which a client may move its entries once per attempt. A
+//! holder leaves the queue, and heals.
 //!
-//! There is no time. Commands run at any moment or never, an attempt is undone at any moment, processes give up at any moment, and
-//! what dead ones leave ends at any moment. How waiters agree on a stamp is in `fair_queue.rs`: here a waiter has one as soon as it
-//! stands, at any place behind all whose place is known. It is known once a quorum has its ticket.
+//! There is no time. Commands run at any moment or never, an attempt is undone at any moment,
+//! processes give up at any moment, and the entries of dead ones expire at any moment. How waiters
+//! agree on a stamp is in `fair_queue.rs`: here a waiter has one as soon as it joins the queue, at
+//! any place behind all known places. A place is known once a quorum has the ticket.
 //!
-//! What may not happen: two permits with one slot, or more than there are; somebody alone beside another; a newcomer who passes, as
-//! far as that is promised (of several permits one who came later and waits in the queue may be granted one first); waiters
-//! who get no further; and, with holders that never release, a waiter that cannot get in while permits are left. Not here:
-//! restart guards, extensions, graces and wake-ups (`turns.rs`), fencing.
+//! The violations are: two permits with one slot, or more permits than slots; an exclusive holder
+//! alongside another; a newcomer that passes a waiter against the promise (with several permits a
+//! waiter that joined later may be granted one first); waiters that can no longer get in; and, with
+//! holders that never release, a waiter that cannot get in while permits are free. The model leaves
+//! out restart guards, extensions and fencing; graces and wake-ups are in `turns.rs`.
 
 use std::fmt;
 
@@ -20,74 +24,78 @@ pub use crate::semaphore::{Moves, Permit};
 
 use crate::search::{Model, Progress};
 
-/// Who comes to a semaphore on `N` nodes that run, what may happen, and the rules.
+/// The processes of a semaphore on `N` running nodes, the faults, and the rules.
 #[derive(Clone, Copy, Debug)]
 pub struct PermitQueue<const N: usize, const C: usize> {
-    /// How many permits there are.
+    /// The number of permits.
     pub permits: u8,
-    /// How many nodes a permit needs; with two nodes that run and a quorum of two, a third one is down.
+    /// The number of nodes that a permit needs. Two running nodes with a quorum of two stand for
+    /// three nodes of which one is down.
     pub quorum: usize,
-    /// Which processes want the resource alone instead of a permit.
+    /// The processes that want the resource exclusively instead of a permit.
     pub alone: [bool; C],
-    /// Which of them wait; the others try once and go.
+    /// The processes that wait; the others try once and leave.
     pub waits: [bool; C],
-    /// How often each comes.
+    /// The number of times that each process comes.
     pub comes: [u8; C],
-    /// How many processes may die.
+    /// The number of processes that may die.
     pub deaths: u8,
-    /// Whom a node lets in of those who wait in the queue.
+    /// The waiters that a node lets in.
     pub admits: Admits,
-    /// How a node keeps those out who are in no queue.
+    /// How a node keeps out processes that are not in the queue.
     pub keeps: Keeps,
-    /// What makes a permit.
+    /// The replies that make a permit.
     pub permit: Permit,
-    /// What a move does to the answer that the node gave before.
+    /// The effect of a move on the node's previous reply.
     pub moves: Moves,
-    /// A holder leaves the queue when it is granted; otherwise when it releases.
+    /// True: a holder leaves the queue when it is granted. False: when it releases.
     pub leaves_at_once: bool,
-    /// What an attempt has got in vain is undone.
+    /// True: the grants of an unsuccessful attempt are undone.
     pub undoes: bool,
-    /// The nodes that gave a holder another slot, or none, are asked for its slot.
+    /// True: the nodes that gave a holder another slot, or none, are asked for its slot.
     pub heals: bool,
-    /// Which newcomers are judged.
+    /// The newcomers to which the promise applies.
     pub promise: Promise,
-    /// Whether progress may rely on releases. If not, a waiter has to get in as long as there are permits.
+    /// True: progress may rely on releases. False: a waiter has to get in as long as there are free
+    /// permits.
     pub releases: bool,
 }
 
-/// Whom a node lets in of those who want a permit and wait in the queue.
+/// The waiters for a permit that a node lets in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admits {
-    /// Everybody before whom fewer stand than slots are free, and nobody who wants the resource alone: the rule.
+    /// Every waiter that has fewer waiters before it than slots are free, none of them exclusive:
+    /// the rule.
     WhereRoom,
-    /// The same, but all who stand before it are taken for waiters for a permit.
+    /// As `WhereRoom`, but exclusive waiters before it count like waiters for a permit.
     BehindAnybody,
-    /// Everybody who finds a slot free.
+    /// Every waiter that finds a slot free.
     Anybody,
 }
 
-/// How a node keeps those out who are in no queue.
+/// How a node keeps out processes that are not in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// What lies at the resource is marked, and closed when the last holder goes: the rule.
+    /// A held resource is marked, and closed when its last holder leaves: the rule.
     Always,
-    /// What is held is not marked.
+    /// A held resource is not marked.
     OnceClosed,
-    /// What the last holder leaves is not closed.
+    /// The resource is not closed when its last holder leaves.
     WhileHeld,
 }
 
-/// Which newcomers are judged.
+/// The newcomers to which the promise applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// All but those who wait in the queue for one of several permits, beside others who do.
+    /// All except those that wait in the queue for one of several permits, like the waiters they
+    /// pass.
     OfPermits,
     /// All.
     OfLock,
 }
 
 impl<const N: usize, const C: usize> PermitQueue<N, C> {
-    /// The rules as they are meant, for waiters for one of two permits who each come once.
+    /// The rules of the library, for waiters for one of two permits that each come once.
     pub const RULES: Self = Self {
         permits: 2,
         quorum: 2,
@@ -107,7 +115,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
     };
 }
 
-/// The nodes with what is under way, the processes, and the deaths that are left.
+/// The nodes with the messages in flight, the processes, and the deaths that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State<const N: usize, const C: usize> {
     nodes: [Node<C>; N],
@@ -118,12 +126,12 @@ pub struct State<const N: usize, const C: usize> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Node<const C: usize> {
-    /// Whoever is in no queue is denied.
+    /// True: processes that are not in the queue are denied.
     kept: bool,
     calls: [Call; C],
 }
 
-/// What is between a process and a node.
+/// The state of a process on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Call {
     /// The slot that the process has there, or [`ALL`]; 0 if none.
@@ -135,15 +143,15 @@ struct Call {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Mail {
-    /// For a waiter: an ask in the queue is under way all the time.
+    /// Nothing in particular; for a waiter, a request in the queue is always in flight.
     Nothing,
-    /// The first ask, which writes no ticket.
+    /// The first request, which writes no ticket.
     First,
     /// The node counts for this slot.
     Counts(u8),
-    /// A move is under way; the slot for which the answer before it still counts, if it does.
+    /// A move is in flight; the slot for which the previous reply still counts, or 0.
     Move(u8),
-    /// Whatever there is of it goes.
+    /// The command that removes everything of the process is in flight.
     Leaves,
 }
 
@@ -151,7 +159,7 @@ enum Mail {
 struct Process {
     phase: Phase,
     comes: u8,
-    /// The stamp by which it waits in the queue; 0 before it does.
+    /// The stamp with which it waits in the queue; 0 before it does.
     stamp: u8,
     has_place: bool,
     /// The slot that it holds or has settled on; 0 before it does.
@@ -163,14 +171,14 @@ struct Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Phase {
     Away,
-    /// Its first ask is under way.
+    /// Its first request is in flight.
     First,
     Waits,
     Holds,
     Dead,
 }
 
-/// One thing that happens. The processes are A, B, C, the nodes `n0`, `n1` …
+/// One event. The processes are A, B, C, the nodes `n0`, `n1` …
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
@@ -252,7 +260,7 @@ impl<const N: usize, const C: usize> Model for PermitQueue<N, C> {
         state.passed.then_some("a newcomer passed")
     }
 
-    /// Of stamps only the order matters.
+    /// Renumbers the stamps, because only their order matters.
     fn thin(&self, state: &State<N, C>) -> State<N, C> {
         let mut state = *state;
         let mut used = [false; 64];
@@ -265,7 +273,8 @@ impl<const N: usize, const C: usize> Model for PermitQueue<N, C> {
         state
     }
 
-    /// Nodes are alike, so are slots, and so are processes that do the same.
+    /// Merges states that differ in the names of nodes, of slots, and of processes that do the
+    /// same.
     fn canonical(&self, state: &State<N, C>) -> State<N, C> {
         let processes = ORDERS.iter().filter(|order| self.are_alike(order));
         let are_slots = |order: &&[usize; 3]| (self.permits.into()..3).all(|at| order[at] == at);
@@ -275,14 +284,15 @@ impl<const N: usize, const C: usize> Model for PermitQueue<N, C> {
     }
 }
 
-/// The ways to name up to three processes or slots.
+/// The permutations of up to three names of processes or slots.
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-/// What somebody has that wants the resource alone.
+/// The slot that stands for the exclusive resource.
 const ALL: u8 = 15;
 
 impl<const N: usize, const C: usize> Progress for PermitQueue<N, C> {
-    /// Nobody waits or holds, and no node keeps anything; or, if holders stay, there is nobody left to let in.
+    /// Returns true if no process waits or holds and the nodes are empty; or, if holders stay, if
+    /// no waiter is left or every permit is held.
     fn is_settled(&self, state: &State<N, C>) -> bool {
         let are_in = |phase: Phase| state.processes.iter().filter(move |it| it.phase == phase);
         let nobody_waits = are_in(Phase::First).chain(are_in(Phase::Waits)).count() == 0;
@@ -293,7 +303,8 @@ impl<const N: usize, const C: usize> Progress for PermitQueue<N, C> {
         nobody_waits && holders == 0 && state.nodes.iter().all(|node| *node == Node::EMPTY)
     }
 
-    /// Nobody has to come, to stop waiting or to die for others to get further.
+    /// Returns true if progress may rely on the step. No process has to come, stop waiting or die
+    /// for others to get in.
     fn helps(&self, step: &Step) -> bool {
         match *step {
             Step::GivesUp { by } => !self.waits[by],
@@ -305,7 +316,7 @@ impl<const N: usize, const C: usize> Progress for PermitQueue<N, C> {
 }
 
 impl<const N: usize, const C: usize> PermitQueue<N, C> {
-    /// Whether these names exchange only processes that do the same.
+    /// Returns true if the permutation exchanges only processes that do the same.
     fn are_alike(&self, order: &[usize; 3]) -> bool {
         let does = |at: usize| (self.alone[at], self.waits[at], self.comes[at]);
         let most = C.min(3);
@@ -313,7 +324,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         (0..most).all(fits) && (most..3).all(|at| order[at] == at)
     }
 
-    /// A process comes, releases, gives up or dies.
+    /// Lets a process come, release, give up or die.
     fn process_steps(
         &self,
         state: &State<N, C>,
@@ -351,7 +362,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         }
     }
 
-    /// A process that was not let in begins to wait, and one whose nodes have given different slots settles on one.
+    /// Lets a denied process begin to wait, and one whose nodes gave different slots settle on one.
     fn wait_steps(
         &self,
         state: &State<N, C>,
@@ -382,7 +393,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
             next.processes[by].slot = slot;
             for call in next.calls_mut(by) {
                 call.mail = match (call.counts_for(), self.moves) {
-                    // As an answer for the slot that is asked for now.
+                    // The old reply counts as one for the slot that is requested now.
                     (Some(given), Moves::KeepAnswer) if given != slot => Mail::Move(slot),
                     (Some(given), Moves::EndAnswer) if given != slot => Mail::Move(0),
                     _ => call.mail,
@@ -395,7 +406,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         }
     }
 
-    /// The next command of a process runs on a node.
+    /// Runs the next command of a process on a node.
     fn command_steps(
         &self,
         state: &State<N, C>,
@@ -429,7 +440,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         self.undo_steps(state, by, at, found);
     }
 
-    /// An ask is denied, or gives any of the free slots.
+    /// Denies a request, or gives it any of the free slots.
     fn ask_runs(
         &self,
         state: &State<N, C>,
@@ -448,7 +459,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
             let settled = next.processes[by].slot;
             let call = &mut next.nodes[at].calls[by];
             call.slot = slot;
-            // Once it has settled another slot is a denial.
+            // Once the process has settled, another slot is a denial.
             let counts = state.is_alive(by) && (settled == 0 || settled == slot);
             call.mail = if counts { Mail::Counts(slot) } else { Mail::Nothing };
             self.keep(&mut next.nodes[at], false);
@@ -478,7 +489,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         found(Step::Moved { by, node: at }, next);
     }
 
-    /// A process without a permit gives a node back; a holder leaves its queue.
+    /// Undoes the grants of a process without a permit, and removes a holder's ticket.
     fn undo_steps(
         &self,
         state: &State<N, C>,
@@ -493,7 +504,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
                 next.nodes[at].calls[by] = Call { stamp: call.stamp, ..Call::NONE };
                 self.keep(&mut next.nodes[at], false);
                 if next.calls_mut(by).all(|call| call.slot == 0) {
-                    // The attempt is over.
+                    // The attempt has ended.
                     next.processes[by].slot = 0;
                 }
                 found(Step::Undone { by, node: at }, next);
@@ -507,7 +518,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         }
     }
 
-    /// What a dead process has left ends.
+    /// Expires what a dead process has left.
     fn end_steps(
         &self,
         state: &State<N, C>,
@@ -531,7 +542,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         }
     }
 
-    /// A process may have a quorum now.
+    /// Makes a process a holder if a quorum counts for it.
     fn may_hold(&self, state: &mut State<N, C>, by: usize) {
         let counts_for = state.nodes.map(|node| node.calls[by].counts_for());
         let count = |slot: Option<u8>| match self.permit {
@@ -540,7 +551,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         };
         let held = counts_for.into_iter().flatten().find(|&slot| count(Some(slot)) >= self.quorum);
         let Some(slot) = held.filter(|_| state.is_alive(by)) else { return };
-        // Without agreement there is no number.
+        // A permit by any slots has no slot number.
         let number = if self.permit == Permit::SameSlot { slot } else { 0 };
         let process = state.processes[by];
         let bears = |other: usize| {
@@ -559,20 +570,21 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         state.nobody_is_behind(by);
     }
 
-    /// Whether a node grants an ask that writes no ticket.
+    /// Returns true if a node grants a request that writes no ticket.
     fn first_fits(&self, state: &State<N, C>, by: usize, at: usize) -> bool {
         let node = &state.nodes[at];
         !node.kept && self.has_room(node, by)
     }
 
-    /// Whether what is held leaves room.
+    /// Returns true if the current holders leave room.
     fn has_room(&self, node: &Node<C>, by: usize) -> bool {
         let held = node.held();
         let is_alone = node.calls.iter().any(|call| call.slot == ALL);
         held == 0 || !self.alone[by] && !is_alone && held < self.permits.into()
     }
 
-    /// A waiter's ask puts its ticket, and marks what it finds. Whether it fits.
+    /// Runs a waiter's request, which writes its ticket and marks a held resource. Returns true if
+    /// the waiter fits.
     fn asks_in_queue(&self, state: &mut State<N, C>, by: usize, at: usize) -> bool {
         let stamp = state.processes[by].stamp;
         let node = &mut state.nodes[at];
@@ -584,7 +596,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         fits
     }
 
-    /// Whether a node lets a ticket in.
+    /// Returns true if a node lets the waiter in.
     fn fits_in_queue(&self, node: &Node<C>, by: usize) -> bool {
         let stamp = node.calls[by].stamp;
         let stands = |&other: &usize| (1..stamp).contains(&node.calls[other].stamp);
@@ -599,7 +611,8 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         }
     }
 
-    /// What keeps newcomers out, behind a command of a waiter that `asks`, or of anybody else.
+    /// Updates what keeps newcomers out, behind a command. `asks`: the command is a waiter's
+    /// request.
     fn keep(&self, node: &mut Node<C>, asks: bool) {
         let has_queue = node.calls.iter().any(|call| call.stamp > 0);
         let is_held = node.held() > 0;
@@ -612,32 +625,33 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
     }
 }
 
-/// A node by itself, for whoever compares it with one that ships.
+/// One node, for comparison with the shipping scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Single<const C: usize>(Node<C>);
 
-/// What a node does, whatever is under way.
+/// The actions of one node, independent of messages in flight.
 impl<const N: usize, const C: usize> PermitQueue<N, C> {
-    /// Nobody has been there.
+    /// Returns a node without entries.
     #[must_use]
     pub fn single(&self) -> Single<C> {
         Single(Node::EMPTY)
     }
 
-    /// The first ask, which writes no ticket: whether it fits.
+    /// Returns true if a first request, which writes no ticket, fits.
     #[must_use]
     pub fn first(&self, node: &Single<C>, by: usize) -> bool {
         !node.0.kept && self.has_room(&node.0, by)
     }
 
-    /// An ask in the queue at this stamp: whether it fits.
+    /// Runs a request in the queue at this stamp and returns true if it fits.
     pub fn ask(&self, node: &mut Single<C>, by: usize, stamp: u8) -> bool {
         node.0.calls[by].stamp = stamp;
         self.keep(&mut node.0, true);
         self.fits_in_queue(&node.0, by)
     }
 
-    /// Whoever fits is given this slot, or the resource. Whether that is free.
+    /// Gives a slot, or the exclusive resource, to a process that fits. Returns true if it was
+    /// free.
     pub fn give(&self, node: &mut Single<C>, by: usize, slot: u8) -> bool {
         let slot = if self.alone[by] { ALL } else { slot + 1 };
         let is_free = node.0.is_free(slot) && (slot == ALL || slot <= self.permits);
@@ -645,13 +659,13 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         is_free
     }
 
-    /// A process gives a node back.
+    /// Removes a process from its slot.
     pub fn undo(&self, node: &mut Single<C>, by: usize) {
         node.0.calls[by].slot = 0;
         self.keep(&mut node.0, false);
     }
 
-    /// A process takes its ticket away.
+    /// Removes the ticket of a process.
     pub fn leave(&self, node: &mut Single<C>, by: usize) {
         node.0.calls[by].stamp = 0;
         self.keep(&mut node.0, false);
@@ -659,19 +673,19 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
 }
 
 impl<const C: usize> Single<C> {
-    /// Whether a process has something of the node.
+    /// Returns true if a process holds a slot or the resource here.
     #[must_use]
     pub fn holds(&self, by: usize) -> bool {
         self.0.calls[by].slot > 0
     }
 
-    /// Whether it waits in the queue.
+    /// Returns true if a process waits in the queue.
     #[must_use]
     pub fn stands(&self, by: usize) -> bool {
         self.0.calls[by].stamp > 0
     }
 
-    /// Whether those who are in no queue are kept out.
+    /// Returns true if processes that are not in the queue are kept out.
     #[must_use]
     pub fn keeps_out(&self) -> bool {
         self.0.kept
@@ -687,25 +701,25 @@ impl<const N: usize, const C: usize> State<N, C> {
         matches!(self.processes[by].phase, Phase::First | Phase::Waits)
     }
 
-    /// Each stamp that there is.
+    /// Visits each stamp.
     fn stamps_mut(&mut self, mut each: impl FnMut(&mut u8)) {
         self.processes.iter_mut().for_each(|process| each(&mut process.stamp));
         let calls = self.nodes.iter_mut().flat_map(|node| &mut node.calls);
         calls.for_each(|call| each(&mut call.stamp));
     }
 
-    /// A process has gone, and so does what it has on the nodes.
+    /// Ends a process, and with it what it has on the nodes.
     fn end(&mut self, by: usize, phase: Phase) {
         let comes = if phase == Phase::Dead { 0 } else { self.processes[by].comes };
         self.processes[by] = Process { phase, comes, ..Process::AWAY };
         for call in self.calls_mut(by) {
             let has_any = call.slot > 0 || call.stamp > 0;
             call.mail = match phase {
-                // What a dead process has sent may still run.
+                // Commands that a dead process has sent may still run.
                 Phase::Dead if call.mail == Mail::First => Mail::First,
                 Phase::Dead => Mail::Nothing,
                 _ if has_any => Mail::Leaves,
-                // Cancelled behind what was sent, which might as well not have run.
+                // The cancellation runs behind the commands sent, which might as well not have run.
                 _ => Mail::Nothing,
             };
         }
@@ -716,7 +730,7 @@ impl<const N: usize, const C: usize> State<N, C> {
         self.processes.iter_mut().for_each(|process| process.behind &= !(1 << by));
     }
 
-    /// The same with other names for processes and slots.
+    /// Returns the state with other names for processes and slots.
     fn renamed(&self, processes: &[usize; 3], slots: &[usize; 3]) -> Self {
         let named = |slot: u8| match slot {
             0 | ALL => slot,
@@ -750,12 +764,12 @@ impl<const N: usize, const C: usize> State<N, C> {
 impl<const C: usize> Node<C> {
     const EMPTY: Self = Self { kept: false, calls: [Call::NONE; C] };
 
-    /// How many have something of the node.
+    /// Returns the number of holders on the node.
     fn held(&self) -> usize {
         self.calls.iter().filter(|call| call.slot > 0).count()
     }
 
-    /// Whether nobody has the slot, or the resource alone.
+    /// Returns true if the slot, or the exclusive resource, is free.
     fn is_free(&self, slot: u8) -> bool {
         let is_blocking = |call: &Call| call.slot == slot || call.slot == ALL;
         !self.calls.iter().any(is_blocking) && (slot != ALL || self.held() == 0)
@@ -765,7 +779,7 @@ impl<const C: usize> Node<C> {
 impl Call {
     const NONE: Self = Self { slot: 0, stamp: 0, mail: Mail::Nothing };
 
-    /// The slot for which the node counts.
+    /// Returns the slot for which the node counts.
     fn counts_for(&self) -> Option<u8> {
         match self.mail {
             Mail::Counts(slot) | Mail::Move(slot) if slot > 0 => Some(slot),

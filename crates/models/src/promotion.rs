@@ -1,17 +1,20 @@
-//! A replica that was promoted has the key of a lock: when the extension of its holder counts there.
+//! A model of a promoted replica that has the key of a lock, and when an extension counts there.
 //!
-//! Three sentinels name the old master, and each names the new one from some moment on. A holder takes and extends its lock on
-//! the old master, until most sentinels have named the new one to it. Then it extends its lock there, as a replica has the key.
-//! A rival is still connected to the old master, where the holder's key expires. The answers of the old master count for the rival
-//! while most sentinels have given their word for that master in answer to a question that is not too old.
+//! Three sentinels name the old master, and each names the new one from some moment on. A holder
+//! takes and extends its lock on the old master until a majority of sentinels has named the new one
+//! to it. Then it extends its lock on the new master, a former replica that has the key. A rival is
+//! still connected to the old master, on which the holder's key expires. Replies of the old master
+//! count for the rival while a majority of sentinels has confirmed that master in reply to a recent
+//! enough question.
 //!
-//! Why it holds: the two majorities have a sentinel in common. The rival's question is older than the holder's move, so
-//! that the rival is granted nothing by the old master once a word's time has passed since the move. The key on the old master
-//! keeps it out before.
+//! Why it is safe: the two majorities share a sentinel, so the rival's question is older than the
+//! holder's move. Once the time limit of an answer has passed since the move, the old master's
+//! grants no longer count for the rival. Until then, the key on the old master keeps the rival out.
 //!
-//! *Lean*: the new master always has the holder's key, however late the replica was, and it has no other rivals, see
-//! [`sentinel_answer`](crate::sentinel_answer). The holder's word for the old master is never too old. Not here: several nodes, of
-//! which a rival needs more than this one; the drift of clocks; what the restart guard is.
+//! *Lean*: the new master always has the holder's key, however late the replica was, and has no
+//! other rivals, see [`sentinel_answer`](crate::sentinel_answer). The sentinels' answers to the
+//! holder about the old master are never too old. The model leaves out further nodes, of which a
+//! rival needs more than this one, the drift of clocks, and the contents of the restart guard.
 
 use std::fmt;
 
@@ -23,42 +26,43 @@ use crate::sentinel_answer::SENTINELS;
 /// The rules, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub struct Promotion {
-    /// How old the question may be that a word answers; `None`: any age counts.
+    /// The maximum age of a question whose answer counts; `None`: no maximum.
     pub limit: Option<u8>,
-    /// For how long a lock is valid from when it was asked for.
+    /// The validity of a lock from its request.
     pub ttl: u8,
-    /// For how long the new master does not vote, from the holder's move.
+    /// The time for which the new master does not vote, from the holder's move.
     pub quarantine: u8,
-    /// How many sentinels must have given their word to the rival.
+    /// The number of sentinels that must have confirmed the old master to the rival.
     pub needed: usize,
-    /// Which extensions count on the new master.
+    /// The extensions that count on the new master.
     pub counts: Counts,
-    /// An extension that does not count is still taken for one by which the new master keeps the key.
+    /// True: an extension that does not count still makes the holder rely on the new master's key.
     pub uncounted_is_known: bool,
 }
 
-/// Which extensions count on a master that was promoted.
+/// The extensions that count on a promoted master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
     /// All of them, as on a node without sentinels.
     All,
     /// Those on a node that votes.
     OnceItVotes,
-    /// Also those of a lock that the old master keeps for more than so many ticks after this.
+    /// Also those of a lock whose key the old master keeps for more than this many ticks from
+    /// `Since`.
     KeptAfter(Since, u8),
 }
 
-/// From when it matters for how long the old master keeps the key.
+/// The moment from which the old master has to keep the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// From when the holder is connected to the new master: the rule.
+    /// When the holder is connected to the new master: the rule.
     Connected,
-    /// From when it asked the sentinels.
+    /// When the holder asked the sentinels.
     Asked,
 }
 
 impl Promotion {
-    /// The rules as they are meant.
+    /// The rules of the library.
     pub const RULES: Self = Self {
         limit: Some(1),
         ttl: 3,
@@ -68,12 +72,12 @@ impl Promotion {
         uncounted_is_known: false,
     };
 
-    /// An age from which on it does not matter any more.
+    /// Returns an age from which on larger ages make no difference.
     fn oldest(&self) -> u8 {
         self.limit.unwrap_or(0) + 1
     }
 
-    /// By the library's own rule of when most sentinels had been asked.
+    /// Decides by the library's own rule of when a majority of sentinels was asked.
     fn is_vouched_for(&self, state: &State) -> bool {
         let words = state.seats.iter().filter_map(|seat| seat.word);
         let asked_at = words.map(|age| {
@@ -88,7 +92,8 @@ impl Promotion {
         age.is_some_and(|age| self.limit.is_none_or(|limit| age <= limit.into()))
     }
 
-    /// Whether the old master keeps a key for long enough which the holder knows to be there for `known` more ticks.
+    /// Returns true if the old master keeps long enough a key that the holder knows to last for
+    /// `known` more ticks.
     fn outlives_answers(&self, known: u8, asked: Option<u8>) -> bool {
         match self.counts {
             Counts::KeptAfter(Since::Connected, than) => known > than,
@@ -104,20 +109,21 @@ impl Promotion {
 
 const MOST: usize = 2;
 
-/// A moment that is later than any question's age.
+/// A time that is larger than any age of a question.
 const NOW: u8 = u8::MAX;
 
-/// The sentinels, the old master's key, the holder and the rival.
+/// The sentinels, the key on the old master, the holder and the rival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State {
     seats: [Seat; SENTINELS],
     /// The key on the old master, with the ticks until it expires.
     key: Key,
-    /// Ticks for which the holder's lock is valid. The rival's is as long as the key is its own.
+    /// The ticks for which the holder's lock is valid. The rival's lock is valid while the key is
+    /// the rival's.
     held_for: u8,
-    /// Ticks for which the holder takes its node to keep its key.
+    /// The ticks for which the holder relies on its node's key.
     known: u8,
-    /// Ticks since the holder asked the sentinels where the master is.
+    /// The ticks since the holder asked the sentinels for the master.
     asked: Option<u8>,
     place: Place,
 }
@@ -129,31 +135,32 @@ enum Key {
     Rivals(u8),
 }
 
-/// Where the holder is.
+/// The master to which the holder is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Place {
     Old,
     New {
-        /// Ticks until it votes.
+        /// The ticks until it votes.
         quarantine: u8,
         /// The old master keeps the key for long enough.
         outlives_answers: bool,
     },
 }
 
-/// A sentinel, and its word to the rival.
+/// A sentinel, and its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Seat {
     names_the_new: bool,
-    /// It has told the holder.
+    /// It has named the new master to the holder.
     reported_holder: bool,
-    /// An answer to the rival that names the old master is in flight: ticks since the question.
+    /// The ticks since the question, while an answer to the rival that names the old master is in
+    /// flight.
     answer: Option<u8>,
-    /// The age of its word for the old master.
+    /// The age of the question whose answer confirmed the old master to the rival.
     word: Option<u8>,
 }
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
@@ -226,7 +233,7 @@ impl Model for Promotion {
         (state.held_for > 0 && is_rivals).then_some("two hold the lock")
     }
 
-    /// Sentinels are alike.
+    /// Merges states that differ in the names of sentinels only.
     fn canonical(&self, state: &State) -> State {
         let mut seats = state.seats;
         seats.sort_unstable();

@@ -1,70 +1,72 @@
-//! The read/write lock: readers beside each other, a writer beside nobody.
+//! A model of the read/write lock: readers share it, a writer is exclusive.
 //!
-//! Each node keeps entries: one claim of a writer, or any number of readers' claims, each with an end
-//! of its own. A client has up to two claims. They are two attempts, one after the other, or the two
-//! of an upgrade or a downgrade, which name each other and so do not stand in each other's way.
+//! Each node keeps entries: one claim of a writer, or any number of readers' claims, each with its
+//! own end. A client has up to two claims. They are two attempts, one after the other, or the two
+//! of an upgrade or a downgrade, which name each other and so do not block each other.
 //!
-//! Time passes in ticks, and everything that lives begins anywhere between two of them and ends on
-//! one. Messages run at any time or never; an answer that is late or lost is one whose command ran
-//! late or never. A node may lose its memory, and is then in quarantine: as early as it could be, since
-//! a later quarantine votes later. A writer's first ask is two plain commands, the `SET NX` and the
-//! look at the restart guard behind it; all others are scripts, which look at the guard themselves.
+//! Time passes in ticks; every entry and validity begins anywhere between two ticks and ends on
+//! one. Messages run at any time or never; a late or lost reply is modelled as a command that ran
+//! late or never. A node may lose its memory and is then in quarantine from that moment, because a
+//! later quarantine only delays its votes. A writer's first request is two plain commands, the `SET
+//! NX` and the check of the restart guard behind it; all others are scripts, which check the guard
+//! themselves.
 //!
-//! What may not happen: a writer beside any other holder. Not here: tokens for fencing (see
-//! `fencing.rs`), the queue, how the restart guard is enrolled (see `restart_guard.rs`), steps and drift of clocks, undos
-//! that overtake asks (see `ghosts.rs`).
+//! The violation is a writer alongside any other holder. Fencing tokens are in `fencing.rs`, the
+//! enrolment of the restart guard in `restart_guard.rs`, undos that overtake requests in
+//! `ghosts.rs`. The queue and steps and drift of clocks are left out.
 
 use std::fmt;
 
 use crate::search::Model;
 
-/// What the clients of a lock on `N` nodes want, what may happen, and the rules.
+/// The clients of a lock on `N` nodes, the faults, and the rules.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadWrite<const N: usize, const C: usize> {
-    /// What each client does.
+    /// The plan of each client.
     pub plans: [Plan; C],
     /// The TTL of each client's claims, in ticks.
     pub ttls: [u8; C],
-    /// The TTL of the extension that each client may ask for once; 0 for none.
+    /// The TTL of the one extension that each client may request; 0 for none.
     pub extensions: [u8; C],
-    /// How often a node may lose its memory.
+    /// The number of times that a node may lose its memory.
     pub losses: u8,
-    /// The quarantine of a node that lost its memory, in ticks; the rule is the longest TTL.
+    /// The quarantine of a node that lost its memory, in ticks; the rule is the largest TTL.
     pub quarantine: u8,
-    /// How many nodes a reader and a writer need.
+    /// The number of nodes that a reader and a writer need.
     pub quorums: [usize; 2],
-    /// How a writer's ask runs.
+    /// How a writer's request runs.
     pub write: WriteAsk,
-    /// What the end of an entry does to the key that it shares with others.
+    /// The TTL of the key after an entry was written.
     pub key_ttl: KeyTtl,
-    /// What a release takes away.
+    /// The part of a key that a release removes.
     pub release: Release,
-    /// Validity is counted from before the first byte; otherwise from the answer that decides.
+    /// True: the validity counts from before the first byte is sent. False: from the reply that
+    /// decides.
     pub from_first_byte: bool,
-    /// Which answers count for an extension.
+    /// The replies that count for an extension.
     pub extend: Extend,
     /// How a reader becomes a writer.
     pub upgrade: Upgrade,
     /// How a writer becomes a reader.
     pub downgrade: Downgrade,
-    /// Leaves out what can only make less happen: see [`Model::thin`].
+    /// True: leaves out what can only make less happen, see [`Model::thin`].
     pub lean: bool,
 }
 
-/// What a client does.
+/// The claims that a client makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// One claim.
     Once(Mode),
-    /// Two, one after the other.
+    /// Two claims, one after the other.
     Twice(Mode, Mode),
-    /// A reader that asks for the write lock beside its own.
+    /// A reader that also requests the write lock.
     Upgrade,
-    /// A writer that asks for the read lock beside its own.
+    /// A writer that also requests the read lock.
     Downgrade,
 }
 
-/// Whether a claim bears others beside it.
+/// The sharing mode of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// A reader.
@@ -73,16 +75,16 @@ pub enum Mode {
     Exclusive,
 }
 
-/// How a writer's ask runs on a node.
+/// How a writer's request runs on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteAsk {
-    /// At once: the rule.
+    /// In one step: the rule.
     SetIfFree,
-    /// It looks, and a later command sets.
+    /// The node is inspected, and a later command sets the key.
     LookThenSet,
 }
 
-/// What the key's own TTL is after an entry was written.
+/// The key's TTL after an entry was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyTtl {
     /// Up to the end of the last of its entries: the rule.
@@ -91,62 +93,63 @@ pub enum KeyTtl {
     Latest,
 }
 
-/// What a release takes away.
+/// The part of a key that a release removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// The claim's own entry: the rule.
     Entry,
-    /// The key, if the claim's entry is in it.
+    /// The whole key, if the claim's entry is in it.
     Key,
 }
 
-/// Which answers count for an extension.
+/// The replies that count for an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extend {
-    /// Of nodes whose grant counts and that still have the entry: the rule.
+    /// Those of nodes whose grant counts and that still have the entry: the rule.
     Counted,
-    /// Of all nodes that have the entry.
+    /// Those of all nodes that have the entry.
     Present,
-    /// As the rule, but it sets the entry where it is gone, whatever else is there.
+    /// As the rule, but it sets a missing entry, even if others are there.
     Revives,
-    /// As the rule, but what holds for one claim of a client holds for its other one too.
+    /// As the rule, but a node that counts for one claim of a client counts for its other claim
+    /// too.
     OfEither,
 }
 
 /// How a reader becomes a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upgrade {
-    /// By a claim of its own that ignores the reader's, which it names: the rule.
+    /// By a second claim that ignores the reader's, which it names: the rule.
     Claim,
-    /// The claim ignores every reader.
+    /// By a claim that ignores every reader.
     IgnoresReaders,
-    /// The writer counts on the reader's validity too.
+    /// The writer relies on the reader's validity too.
     LentValidity,
-    /// Both claims have one token, so that the undo of one takes the other's entry.
+    /// Both claims have one token, so the undo of one removes the other's entry.
     OneToken,
-    /// The claim writes its end to the reader's entry as well, also to less.
+    /// The claim also writes its end to the reader's entry, even if that shortens it.
     Shortens,
 }
 
-/// How a writer becomes a reader. The read ask ignores the writer's claim, which it names.
+/// How a writer becomes a reader. The read request ignores the writer's claim, which it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downgrade {
-    /// A reader from the first byte on, and the writer's claim is released once a quorum of read
-    /// asks counts: the rule.
+    /// A reader from the first byte on; the writer's claim is released once a quorum of read
+    /// requests counts: the rule.
     AtQuorum,
-    /// A reader from the first byte on, and the writer's claim is released on each node behind the
-    /// read ask. Until that has been answered, the node counts for as long as the writer's claim does.
+    /// A reader from the first byte on; the writer's claim is released on each node behind the read
+    /// request. Until that is answered, the node counts for as long as the writer's claim does.
     BehindEachAsk,
-    /// The same, but a writer until a quorum of read asks counts.
+    /// As `BehindEachAsk`, but a writer until a quorum of read requests counts.
     WhenConfirmed,
-    /// The release may run before the read ask.
+    /// The release may run before the read request.
     ReleaseFirst,
 }
 
 impl<const N: usize, const C: usize> ReadWrite<N, C> {
     const QUORUM: usize = N / 2 + 1;
 
-    /// The rules as they are meant, for clients who do all that at once with TTLs of 2 ticks.
+    /// Returns the library's rules for these plans, with TTLs of 2 ticks.
     #[must_use]
     pub const fn rules(plans: [Plan; C]) -> Self {
         Self {
@@ -168,7 +171,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
     }
 }
 
-/// The nodes with what is under way, the clients, and the losses that are left.
+/// The nodes with the messages in flight, the clients, and the losses that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State<const N: usize, const C: usize> {
     nodes: [Node<C>; N],
@@ -178,15 +181,15 @@ pub struct State<const N: usize, const C: usize> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Node<const C: usize> {
-    /// Ticks of quarantine left.
+    /// The ticks of quarantine left.
     quarantine: u8,
-    /// What is between each claim and this node.
+    /// The state of each claim on this node.
     calls: [[Call; 2]; C],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Call {
-    /// Ticks left of the claim's entry; 0 if there is none.
+    /// The ticks left of the claim's entry; 0 if there is none.
     entry: u8,
     ask: Asked,
     extension: Extension,
@@ -200,9 +203,9 @@ enum Asked {
     Half,
     /// The claim counts on the node.
     Counts,
-    /// It does not, and is being undone.
+    /// The claim does not count and is being undone.
     Out,
-    /// It has not run, and the claim is over.
+    /// The request has not run, and the claim has ended.
     Ghost,
 }
 
@@ -216,16 +219,16 @@ enum Extension {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Client {
     claims: [Claim; 2],
-    /// Whether it may still extend.
+    /// True if it may still extend.
     extends: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Claim {
     phase: Phase,
-    /// Ticks left of its validity, once it is held.
+    /// The ticks left of its validity, once it is held.
     left: u8,
-    /// Ticks left of what its extension asks for.
+    /// The ticks left of what its extension requests.
     extends: u8,
 }
 
@@ -236,14 +239,14 @@ enum Phase {
     Over,
 }
 
-/// A client's claim.
+/// One claim of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Of {
     client: usize,
     claim: usize,
 }
 
-/// One thing that happens. The clients are A, B, C, the nodes `n0`, `n1` …
+/// One event. The clients are A, B, C, the nodes `n0`, `n1` …
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
@@ -321,11 +324,11 @@ impl<const N: usize, const C: usize> Model for ReadWrite<N, C> {
         (0..C).any(|at| writes(at) && beside(at)).then_some("a writer beside another holder")
     }
 
-    /// Takes out what is of no consequence. Nothing wrong is lost by it:
+    /// Removes what makes no difference. It hides no violation:
     ///
-    /// - a claim without validity is over, and what is still under way for it can only be in others' way,
-    ///   and so can its entries;
-    /// - a command that is refused might as well not have run yet.
+    /// - a claim without validity has ended, and its messages in flight and its entries can only
+    ///   block other clients;
+    /// - a refused command might as well not have run yet.
     fn thin(&self, state: &State<N, C>) -> State<N, C> {
         let mut state = *state;
         for client in 0..C {
@@ -342,7 +345,7 @@ impl<const N: usize, const C: usize> Model for ReadWrite<N, C> {
         state
     }
 
-    /// Nodes are alike, and so are clients that do the same.
+    /// Merges states that differ in the names of nodes, and of clients with the same plans.
     fn canonical(&self, state: &State<N, C>) -> State<N, C> {
         let orders = ORDERS.iter().filter(|order| self.are_alike(order));
         let renamed = orders.map(|order| {
@@ -360,18 +363,18 @@ impl<const N: usize, const C: usize> Model for ReadWrite<N, C> {
     }
 }
 
-/// The ways to name up to three clients.
+/// The permutations of up to three clients' names.
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
 impl<const N: usize, const C: usize> ReadWrite<N, C> {
-    /// Whether these names exchange only clients that do the same.
+    /// Returns true if the permutation exchanges only clients with the same plans.
     fn are_alike(&self, order: &[usize; 3]) -> bool {
         let does = |at: usize| (self.plans[at], self.ttls[at], self.extensions[at]);
         let fits = |at: usize| order[at] < C && does(at) == does(order[at]);
         (0..C).all(fits) && (C..3).all(|at| order[at] == at)
     }
 
-    /// What a claim is to be, if there is one.
+    /// Returns the mode of a claim, if the plan has one.
     fn mode(&self, of: Of) -> Option<Mode> {
         let [first, second] = match self.plans[of.client] {
             Plan::Once(mode) => [Some(mode), None],
@@ -390,7 +393,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         self.quorums[usize::from(mode == Mode::Exclusive)]
     }
 
-    /// What a client takes itself for.
+    /// Returns the mode in which a client considers itself a holder.
     fn role(&self, state: &State<N, C>, client: usize) -> Option<Mode> {
         let claims = [0, 1].map(|claim| Of { client, claim });
         let held = claims.map(|of| self.is_held(state, of));
@@ -399,7 +402,8 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         self.takes_itself_for(client, held, asked, by_both)
     }
 
-    /// The same of one that holds these of its claims, and has asked for the second one.
+    /// Returns the mode in which a client that holds these of its claims considers itself a holder.
+    /// `asked`: it has requested the second claim.
     pub fn takes_itself_for(
         &self,
         client: usize,
@@ -431,7 +435,8 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         self.is_alive(state, of) && state.count(of) >= self.quorum(mode)
     }
 
-    /// During a downgrade, a node counts by whichever of the two claims counts there.
+    /// Returns true if a quorum counts during a downgrade. A node counts by either claim that
+    /// counts there.
     fn is_held_by_both(&self, state: &State<N, C>, client: usize) -> bool {
         let claims = [0, 1].map(|claim| Of { client, claim });
         let counts = |node: &&Node<C>| {
@@ -441,7 +446,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         state.nodes.iter().filter(counts).count() >= self.quorum(Mode::Shared)
     }
 
-    /// Whether a claim may be, or become, a valid one.
+    /// Returns true if a claim is valid or may become valid.
     fn is_alive(&self, state: &State<N, C>, of: Of) -> bool {
         let claim = state.claim(of);
         let is_lent = self.upgrade == Upgrade::LentValidity
@@ -471,7 +476,8 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         }
     }
 
-    /// A second attempt when the first is over; a partner while the first claim is held.
+    /// Returns true if a claim may begin: a second attempt once the first has ended, a partner
+    /// while the first claim is held.
     fn may_begin(&self, state: &State<N, C>, of: Of) -> bool {
         let first = Of { claim: 0, ..of };
         match of.claim {
@@ -500,7 +506,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         });
     }
 
-    /// The next command of an ask runs, and does what it is for.
+    /// Runs the next command of a request.
     fn ask_steps(
         &self,
         state: &State<N, C>,
@@ -542,7 +548,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         found(Step::Runs { of, node: at, what }, next);
     }
 
-    /// What follows when a node counts for a claim.
+    /// Applies the effects of a node that newly counts for a claim.
     fn counted(&self, state: &mut State<N, C>, of: Of, at: usize, mode: Mode) {
         let count = state.count(of);
         if !self.from_first_byte && count == self.quorum(mode) {
@@ -555,13 +561,13 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         match self.downgrade {
             Downgrade::AtQuorum if count >= self.quorum(mode) => self.end(state, writer),
             Downgrade::BehindEachAsk => *state.nodes[at].call_mut(writer) = Call::NONE,
-            // It takes itself for a writer here until it has heard.
+            // The client considers itself a writer on this node until it receives the reply.
             Downgrade::WhenConfirmed => state.nodes[at].call_mut(writer).entry = 0,
             Downgrade::AtQuorum | Downgrade::ReleaseFirst => {}
         }
     }
 
-    /// Whether nobody else's entry stands in the way.
+    /// Returns true if no other entry blocks the claim.
     fn is_free(&self, node: &Node<C>, of: Of, mode: Mode) -> bool {
         let ignores_readers = self.upgrade == Upgrade::IgnoresReaders
             && self.plans[of.client] == Plan::Upgrade
@@ -575,7 +581,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         })
     }
 
-    /// An entry is never shortened by the command that writes it.
+    /// Writes an entry, which never shortens it.
     fn write(&self, node: &mut Node<C>, of: Of, ticks: u8) {
         if self.key_ttl == KeyTtl::Latest {
             node.each_call(|call| call.entry = call.entry.min(ticks));
@@ -610,7 +616,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         }
     }
 
-    /// A client extends, and hears that it is extended.
+    /// Lets a client extend, and counts an extension on a quorum.
     fn extend_steps(&self, state: &State<N, C>, of: Of, found: &mut impl FnMut(Step, State<N, C>)) {
         let Claim { left, extends, .. } = *state.claim(of);
         if state.clients[of.client].extends && self.is_held(state, of) {
@@ -673,7 +679,7 @@ impl<const N: usize, const C: usize> State<N, C> {
         self.nodes.iter_mut().for_each(|node| change(node.call_mut(of)));
     }
 
-    /// How many nodes count for a claim.
+    /// Returns the number of nodes that count for a claim.
     fn count(&self, of: Of) -> usize {
         self.nodes.iter().filter(|node| node.call(of).ask == Asked::Counts).count()
     }
@@ -692,14 +698,15 @@ impl<const N: usize, const C: usize> State<N, C> {
     }
 }
 
-/// One node by itself, for whoever compares it with the scripts: the ticks that each claim's entry lives.
+/// One node, for comparison with the shipping scripts. `entries` are the ticks left of each claim's
+/// entry.
 impl<const N: usize, const C: usize> ReadWrite<N, C> {
     fn node(entries: &[[u8; 2]; C]) -> Node<C> {
         let calls = entries.map(|of| of.map(|entry| Call { entry, ..Call::NONE }));
         Node { quarantine: 0, calls }
     }
 
-    /// What an ask of this claim leaves there, if the node grants it.
+    /// Returns the entries after a request of this claim, or `None` if the node denies it.
     #[must_use]
     pub fn asked(&self, entries: &[[u8; 2]; C], of: Of) -> Option<[[u8; 2]; C]> {
         let mut node = Self::node(entries);
@@ -710,7 +717,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         Some(node.entries())
     }
 
-    /// What an extension of this claim leaves there, if its entry is there.
+    /// Returns the entries after an extension of this claim, or `None` if its entry is missing.
     #[must_use]
     pub fn extended(&self, entries: &[[u8; 2]; C], of: Of) -> Option<[[u8; 2]; C]> {
         let mut node = Self::node(entries);
@@ -745,13 +752,13 @@ impl Call {
 }
 
 impl Of {
-    /// A client's first claim, or its second one.
+    /// Names a client's first claim (0) or its second (1).
     #[must_use]
     pub const fn new(client: usize, claim: usize) -> Self {
         Self { client, claim }
     }
 
-    /// The client's other claim.
+    /// Returns the client's other claim.
     fn partner(self) -> Self {
         Self { claim: 1 - self.claim, ..self }
     }

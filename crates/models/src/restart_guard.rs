@@ -1,13 +1,13 @@
-//! The restart guard: nodes that lose their memory, a holder and a rival.
+//! A model of the restart guard: nodes that lose their memory, a holder and a rival.
 //!
-//! Time passes in ticks; a lease and the key behind it begin anywhere between two of them and end on
-//! one. Commands of one connection run in order, each at any later time or never; an answer that comes
-//! late is one whose command runs late. Anybody may enrol a node at any moment, which covers every
-//! client and every delay: the script decides on what it finds when it runs. Whether a value is
-//! expected and what a TTL means is the library's own code, see [`Decisions`].
+//! Time passes in ticks; a lease and the key behind it begin anywhere between two ticks and end on
+//! one. Commands of one connection run in order, each at any later time or never; a late reply is
+//! modelled as a command that runs late. A node may be enrolled at any moment, which covers every
+//! client and every delay: the script decides on what it finds when it runs. Which values are
+//! expected and what a TTL means is decided by the library's own code, see [`Decisions`].
 //!
-//! Two holders at once is what may not happen. Not here: drift and steps of clocks (but for uptime),
-//! other databases and limits, and how the client learns what it knows.
+//! The violation is two holders at once. The model leaves out drift and steps of clocks (except for
+//! uptime), other databases and limits, and how the client learns the state of a node.
 
 use std::fmt;
 
@@ -16,72 +16,74 @@ use redbolt::proto::restart_guard::{BIG_MS, Expected, Found, Standing};
 
 use crate::search::Model;
 
-/// How grants are checked, and what may happen.
+/// The rules for checking grants, and the faults.
 #[derive(Clone, Debug)]
 pub struct Guarded {
-    /// The TTL of all locks, which is the longest allowed.
+    /// The TTL of all locks, which is the largest TTL allowed.
     pub ttl: u8,
     /// How a grant is checked.
     pub check: Check,
-    /// What it takes to enrol a node.
+    /// How a node is enrolled.
     pub enrolment: Enrolment,
-    /// Whether the client extends once, and on which nodes that counts.
+    /// Whether the client extends once, and the nodes that count for it.
     pub extend: Option<Extend>,
-    /// How much of a restart guard is believed.
+    /// How far a restart guard is trusted.
     pub restart_trust: RestartTrust,
-    /// Its value names the history of the node's data.
+    /// True: the guard's value names the history of the node's data.
     pub names_history: bool,
-    /// How many attempts the rival makes.
+    /// The number of attempts of the rival.
     pub attempts: u8,
-    /// What may happen to the nodes.
+    /// The faults of the nodes.
     pub faults: Faults,
-    /// Leaves out what can only make less happen: see [`Model::thin`].
+    /// True: leaves out what can only make less happen, see [`Model::thin`].
     pub lean: bool,
 }
 
-/// What an ask consists of, and what has to be seen for a grant to count.
+/// The commands of a request, and what they have to return for a grant to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// Nothing.
+    /// No check.
     None,
-    /// How long the server has been up, behind the SET.
+    /// The server's uptime, read behind the SET.
     Uptime,
-    /// The restart guard's value and TTL when the connection opened.
+    /// The restart guard's value and TTL, read when the connection opened.
     Handshake,
     /// The value when the connection opened, the TTL before the SET.
     TtlBefore,
     /// The value when the connection opened, the TTL behind the SET: the rule.
     TtlBehind,
-    /// The TTL behind the SET, and nobody looks at the value.
+    /// The TTL behind the SET, and never the value.
     TtlAlone,
-    /// The TTL before the SET, and the value behind it.
+    /// The TTL before the SET, the value behind it.
     TtlBeforeValueBehind,
     /// The TTL behind the SET, and the value behind that.
     BothBehind,
-    /// As the rule, and whether the node was a replica since the connection opened is read before the SET.
+    /// The rule, with a check before the SET that the node was not a replica since the connection
+    /// opened.
     HistoryBefore,
-    /// The same behind both: the rule where nothing has proven it for a moment.
+    /// The rule, with that check behind the SET and the TTL: what the library does unless the check
+    /// was passed a moment ago.
     HistoryBehind,
 }
 
-/// How a node without our restart guard gets one.
+/// How a node without this client's restart guard gets one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enrolment {
-    /// By one command, with a quarantine of the longest TTL: the rule.
+    /// By one command, with a quarantine of the largest TTL: the rule.
     Quarantined,
-    /// By one command, with a quarantine that is a tick shorter.
+    /// By one command, with a quarantine that is a tick too short.
     Short,
     /// By two commands, first the value and then the quarantine.
     ValueFirst,
     /// A missing restart guard means a new node, which needs no quarantine.
     MissingIsNew,
-    /// The same for servers that have been up for longer than any lock lives.
+    /// As `MissingIsNew`, only for servers that have been up for longer than any lock lives.
     MissingIsNewIfOld,
-    /// As the rule, but the nodes are new, and somebody's word that they are is still under way.
+    /// The rule, but the nodes are new and a declaration of this is still in flight.
     Init,
 }
 
-/// Which nodes count for an extension.
+/// The nodes that count for an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extend {
     /// Those whose grant counted: the rule.
@@ -90,31 +92,33 @@ pub enum Extend {
     WhereOurs,
 }
 
-/// How often something may happen to any of the nodes.
+/// The number of times that each fault may happen, to any of the nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Faults {
-    /// A restart without memory.
+    /// A restart that loses the memory.
     pub lost: u8,
-    /// A restart with everything.
+    /// A restart that keeps the memory.
     pub kept: u8,
-    /// A restart with what was there at the last save.
+    /// A restart with the memory of the last save.
     pub stale: u8,
-    /// Saves after the first, which was at the beginning.
+    /// Further saves; the first was at the beginning.
     pub saves: u8,
     /// FLUSHALL.
     pub flushes: u8,
     /// The clock of a server that has just started is set forward.
     pub steps: u8,
-    /// A client loses a connection, and what is in it may still run.
+    /// A client loses a connection whose commands may still run.
     pub cuts: u8,
-    /// The node is made a replica of a node of another set, which votes there, and promoted again.
+    /// The node becomes a replica of a node of another set, which votes there, and is promoted
+    /// again.
     pub follows: u8,
-    /// The same, of a replica of its own that has what was there at the last save.
+    /// The node becomes a replica of its replica, which has the memory of the last save, and is
+    /// promoted again.
     pub returns: u8,
 }
 
 impl Faults {
-    /// None at all.
+    /// No faults.
     pub const NONE: Self = Self {
         lost: 0,
         kept: 0,
@@ -129,7 +133,7 @@ impl Faults {
 }
 
 impl Guarded {
-    /// The rules as they are meant, and no faults.
+    /// The rules of the library, without faults.
     pub const RULES: Self = Self {
         ttl: 2,
         check: Check::TtlBehind,
@@ -143,21 +147,21 @@ impl Guarded {
     };
 }
 
-/// The library's judgements of everything that a restart guard can be here.
+/// The library's decisions about every state of a restart guard in this model.
 #[derive(Clone, Copy, Debug)]
 pub struct Decisions {
-    /// By [`Value`]: it is what the client expects.
+    /// By [`Value`]: the client expects this value.
     ours: [bool; 4],
     /// By [`Value`]: the node has to be enrolled.
     enrols: [bool; 4],
     /// By ticks of quarantine left: the node votes.
     votes: [bool; 8],
-    /// A node whose restart guard is missing votes.
+    /// True if a node without a restart guard votes.
     votes_if_missing: bool,
 }
 
 impl Decisions {
-    /// Asks the library.
+    /// Computes the decisions with the library's code.
     #[must_use]
     pub fn new(restart_trust: RestartTrust, names_history: bool) -> Self {
         let of = |run_id, replication_id| Expected {
@@ -191,22 +195,22 @@ impl Decisions {
 }
 
 impl Decisions {
-    /// Whether a grant counts: what the handshake found was `value`, and behind the SET there was no
-    /// guard, or one with `quarantine` ticks left.
+    /// Returns true if a grant counts when the handshake found `value` and the check behind the SET
+    /// found no guard (`None`) or one with `quarantine` ticks left.
     #[must_use]
     pub fn counts(&self, value: Value, quarantine: Option<u8>) -> bool {
         let votes = quarantine.map_or(self.votes_if_missing, |left| self.votes[usize::from(left)]);
         self.ours[value as usize] && votes
     }
 
-    /// Whether a node with this value is enrolled.
+    /// Returns true if a node with this value is enrolled.
     #[must_use]
     pub fn enrols(&self, value: Value) -> bool {
         self.enrols[value as usize]
     }
 }
 
-/// A model of `N` nodes, with the library's judgements at hand.
+/// A model of `N` nodes, with the library's decisions at hand.
 #[derive(Debug)]
 pub struct RestartGuards<const N: usize> {
     rules: Guarded,
@@ -214,7 +218,7 @@ pub struct RestartGuards<const N: usize> {
 }
 
 impl<const N: usize> RestartGuards<N> {
-    /// Asks the library once for every judgement.
+    /// Computes the library's decisions once.
     #[must_use]
     pub fn new(rules: Guarded) -> Self {
         let decisions = Decisions::new(rules.restart_trust, rules.names_history);
@@ -222,7 +226,7 @@ impl<const N: usize> RestartGuards<N> {
     }
 }
 
-/// The nodes with what is under way, the two clients, and the faults that are left.
+/// The nodes with the messages in flight, the two clients, and the faults that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State<const N: usize> {
     nodes: [Node; N],
@@ -234,9 +238,10 @@ pub struct State<const N: usize> {
 struct Node {
     memory: Memory,
     saved: Memory,
-    /// The second command of an enrolment by two is under way, or the word that the node is new.
+    /// The second command of an enrolment by two is in flight, or the declaration that the node is
+    /// new.
     half: bool,
-    /// Ticks since the server started, as its clock says; no more than `OLD`.
+    /// The ticks since the server started by its own clock, at most `OLD`.
     uptime: u8,
     calls: [Call; 2],
 }
@@ -244,33 +249,33 @@ struct Node {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Memory {
     value: Value,
-    /// Ticks of quarantine left.
+    /// The ticks of quarantine left.
     quarantine: u8,
-    /// Who has the key, and for how many ticks.
+    /// The client that has the key, and the ticks left.
     owner: Owner,
     ttl: u8,
 }
 
-/// What a restart guard's value can be here.
+/// The possible values of a restart guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
     /// There is no restart guard.
     Missing,
-    /// It is of an earlier run of the server, or of another server.
+    /// The value of an earlier run of the server, or of another server.
     Past,
-    /// It is of the present run and of other data: a replica has kept it meanwhile.
+    /// A value of the current run but of other data: a replica has kept it meanwhile.
     Copied,
-    /// It is of the present run.
+    /// The value of the current run and data.
     Present,
 }
 
-/// A client, or nobody.
+/// A client, or none.
 type Owner = Option<bool>;
 
-/// What is under way between a client and a node.
+/// The messages between a client and a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Call {
-    /// On this connection the restart guard was seen to be as it should.
+    /// The handshake on this connection found the restart guard as expected.
     handshake_done: bool,
     /// The node was a replica since then.
     has_followed: bool,
@@ -281,13 +286,13 @@ struct Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Asked {
     Idle,
-    /// So many of the commands have run.
+    /// This many of its commands have run.
     Ran(u8),
-    /// It is in a connection that the client has lost.
+    /// The request is in a connection that the client has lost.
     Ghost,
     /// The grant counts.
     Counts,
-    /// It does not.
+    /// The grant does not count.
     Out,
 }
 
@@ -300,16 +305,17 @@ enum Extension {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Client {
-    /// Attempts that it may still begin.
+    /// The attempts that it may still begin.
     attempts: u8,
-    /// Ticks left of the lease that it has or asks for; 0 without an attempt.
+    /// The ticks left of the lease that it has or requests; 0 without an attempt.
     left: u8,
-    /// Ticks left of what its extension asks for.
+    /// The ticks left of what its extension requests.
     extends: u8,
     extensions: u8,
 }
 
-/// The uptime at which every lock from before the start is over, and beyond which nobody looks.
+/// The uptime at which every lock from before the start has expired; larger ones make no
+/// difference.
 const OLD: u8 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,7 +327,7 @@ enum Command {
     History,
 }
 
-/// One thing that happens. The holder is A, the rival B, the nodes are `n0`, `n1` …
+/// One event. The holder is A, the rival B, the nodes are `n0`, `n1` …
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
@@ -399,13 +405,13 @@ impl<const N: usize> Model for RestartGuards<N> {
         (state.holds(0) && state.holds(1)).then_some("two holders at once")
     }
 
-    /// Takes out what is of no consequence. No second holder is lost by it:
+    /// Removes what makes no difference. It hides no second holder:
     ///
-    /// - a command that is refused might as well not have run yet;
-    /// - a connection might have read the restart guard at any moment when it was good;
+    /// - a refused command might as well not have run yet;
+    /// - a connection might have read the restart guard at any moment when it was as expected;
     /// - the earlier a node is enrolled, the earlier it votes again;
-    /// - a key that does not count makes less happen for as long as it stays, so it may go, and so may
-    ///   everything of an attempt that is over.
+    /// - a key that does not count can only prevent grants while it stays, so it may be removed,
+    ///   and so may everything of an attempt that has ended.
     fn thin(&self, state: &State<N>) -> State<N> {
         let mut state = *state;
         for by in 0..2 {
@@ -426,7 +432,7 @@ impl<const N: usize> Model for RestartGuards<N> {
         state
     }
 
-    /// Nodes are alike, and so are the clients if both do the same.
+    /// Merges states that differ in the names of nodes, and of clients if both do the same.
     fn canonical(&self, state: &State<N>) -> State<N> {
         let mut state = *state;
         state.nodes.sort_unstable();
@@ -452,7 +458,7 @@ impl<const N: usize> RestartGuards<N> {
         }
     }
 
-    /// Whether what a connection reads when it opens is as it should be.
+    /// Returns true if the values that a connection reads when it opens are as expected.
     fn handshakes(&self, memory: &Memory) -> bool {
         match self.rules.check {
             Check::None | Check::Uptime | Check::TtlAlone => true,
@@ -521,7 +527,7 @@ impl<const N: usize> RestartGuards<N> {
         }
     }
 
-    /// The next command of an ask runs.
+    /// Runs the next command of a request.
     fn command_steps(
         &self,
         state: &State<N>,
@@ -623,7 +629,8 @@ impl<const N: usize> RestartGuards<N> {
             let init = self.rules.enrolment == Enrolment::Init;
             let memory = &mut next.nodes[node].memory;
             if init && matches!(memory.value, Value::Missing | Value::Present) {
-                // It was found without a restart guard, or with ours and quarantined by whoever came first.
+                // The node was found without a restart guard, or with this client's guard,
+                // quarantined by an earlier enrolment.
                 (memory.value, memory.quarantine) = (Value::Present, 0);
             } else if !init && memory.value != Value::Missing {
                 memory.quarantine = self.rules.ttl;
@@ -651,7 +658,8 @@ impl<const N: usize> RestartGuards<N> {
         *half |= self.rules.enrolment == Enrolment::ValueFirst;
     }
 
-    /// Not where a restart guard from the past lets a node vote, or of other data, or age does.
+    /// Returns true if enrolling early loses no violation. It would if a guard from the past, a
+    /// guard of other data, or the uptime lets the node vote.
     fn is_better_early(&self) -> bool {
         if self.rules.faults.follows + self.rules.faults.returns > 0 {
             return false;
@@ -699,7 +707,7 @@ impl<const N: usize> RestartGuards<N> {
         }
     }
 
-    /// The memory is another, and the connections stay.
+    /// Replaces the memory and keeps the connections.
     fn replica_steps(&self, state: &State<N>, node: usize, found: &mut impl FnMut(Step, State<N>)) {
         let followed = |memory: Memory| {
             let mut next = *state;
@@ -757,7 +765,7 @@ impl<const N: usize> RestartGuards<N> {
 impl<const N: usize> State<N> {
     const QUORUM: usize = N / 2 + 1;
 
-    /// The same with the names of the clients exchanged.
+    /// Returns the state with the names of the clients exchanged.
     fn swapped(&self) -> Self {
         let mut swapped = *self;
         swapped.clients.swap(0, 1);
@@ -771,13 +779,14 @@ impl<const N: usize> State<N> {
         swapped
     }
 
-    /// A quorum counts, and the lease is not over.
+    /// Returns true if a quorum counts and the lease has not expired.
     fn holds(&self, by: usize) -> bool {
         let counts = self.nodes.iter().filter(|node| node.calls[by].ask == Asked::Counts);
         self.clients[by].left > 0 && counts.count() >= Self::QUORUM
     }
 
-    /// What is still under way of an attempt that is over can only stand in others' way.
+    /// Ends an attempt. Its messages in flight are dropped, because they can only block other
+    /// clients.
     fn end_attempt(&mut self, by: usize) {
         self.clients[by].extends = 0;
         if self.clients[by].attempts == 0 {
@@ -798,7 +807,8 @@ impl<const N: usize> State<N> {
         }
     }
 
-    /// The connections end with the process, and every restart guard is one of an earlier run.
+    /// Restarts a node. Its connections end with the process, and its restart guard becomes one of
+    /// an earlier run.
     fn restarted(&self, node: usize, memory: Memory) -> Self {
         let mut next = *self;
         let Node { calls, half, uptime, memory: now, .. } = &mut next.nodes[node];
@@ -809,7 +819,7 @@ impl<const N: usize> State<N> {
         (*half, *uptime) = (false, 0);
         for call in calls {
             (call.handshake_done, call.has_followed) = (false, false);
-            // An ask of which nothing has run may as well not have been sent.
+            // A request of which nothing has run may as well not have been sent.
             if matches!(call.ask, Asked::Ran(1..) | Asked::Ghost) {
                 call.ask = Asked::Out;
             }
@@ -822,7 +832,7 @@ impl<const N: usize> State<N> {
 }
 
 impl Call {
-    /// On a connection on which nothing was read yet.
+    /// Returns a call on a connection that has read nothing yet.
     const fn new(ask: Asked, extend: Extension) -> Self {
         Self { handshake_done: false, has_followed: false, ask, extend }
     }

@@ -1,73 +1,76 @@
-//! Breadth first through every state that a model can reach.
+//! Breadth-first search through every state that a model can reach.
 //!
-//! The first state found wrong is as near as any to a beginning, so the way to it is a shortest
-//! counterexample. Two states that differ in names only may be taken for one, see
-//! [`Model::canonical`]. [`search_for_progress`] also looks for states that nothing leads out of. Not
-//! here: what a state is.
+//! The path to the first wrong state found is a shortest counterexample. States that differ in
+//! names only may be merged, see [`Model::canonical`]. [`search_for_progress`] also finds states
+//! from which the model can no longer settle.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::time::{Duration, Instant};
 
-/// A system small enough to be searched to its last state.
+/// A system small enough to be searched exhaustively.
 pub trait Model {
-    /// Everything that decides what can happen next. Kept small: millions of them are remembered.
+    /// Everything that decides what can happen next. It must be small: a search keeps millions of
+    /// them.
     type State: Copy + Eq + Hash;
-    /// One thing that happens, in words.
+    /// One event; it displays as words.
     type Step: Copy + fmt::Display;
 
-    /// The states in which it can begin.
+    /// Returns the initial states.
     fn begins(&self) -> Vec<Self::State>;
 
-    /// Everything that can happen next, and what comes of it.
+    /// Reports every event that can happen next, each with the state after it.
     fn steps(&self, state: &Self::State, found: &mut impl FnMut(Self::Step, Self::State));
 
-    /// What is wrong with a state, if anything.
+    /// Describes what is wrong with a state, if anything.
     fn wrong(&self, state: &Self::State) -> Option<&'static str>;
 
-    /// The state without what is of no consequence for anything that can go wrong.
+    /// Returns the state without details that cannot contribute to a violation.
     fn thin(&self, state: &Self::State) -> Self::State {
         *state
     }
 
-    /// One state for all that differ only in the names of things which behave alike.
+    /// Returns one representative of all states that differ only in the names of interchangeable
+    /// things.
     fn canonical(&self, state: &Self::State) -> Self::State {
         *state
     }
 }
 
-/// A model in which something must always be possible, not only nothing wrong happen.
+/// A model that must also be able to make progress.
 pub trait Progress: Model {
-    /// Whether everybody has what they came for, or has gone, and nothing is left behind.
+    /// Returns true if every process has succeeded or left, and nothing of it remains.
     fn is_settled(&self, state: &Self::State) -> bool;
 
-    /// Whether progress may rely on the step: not on one that is a fault or somebody's giving up.
+    /// Returns true if progress may rely on the step. It may not rely on faults or on processes
+    /// that give up.
     fn helps(&self, step: &Self::Step) -> bool;
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How many states were visited.
+    /// The number of states visited.
     pub states: usize,
-    /// How many steps it takes to reach the last of them.
+    /// The number of steps to the furthest state, or to the violation.
     pub depth: u32,
-    /// How long it took.
+    /// The duration of the search.
     pub took: Duration,
-    /// How many states no longer lead to a settled one; 0 where nobody asked.
+    /// The number of states that no longer lead to a settled one; 0 unless progress was searched
+    /// for.
     pub stuck: usize,
-    /// Whether there are no more states than these, unless one of them is wrong.
+    /// True if every state was visited, or the search stopped at a wrong one.
     pub is_all: bool,
-    /// The way to a wrong state; `None` if there is none.
+    /// The path to a wrong state, if there is one.
     pub violation: Option<Violation>,
 }
 
-/// A shortest way to a wrong state.
+/// A shortest path to a wrong state.
 #[derive(Debug)]
 pub struct Violation {
-    /// What is wrong.
+    /// A description of what is wrong.
     pub what: &'static str,
-    /// What has to happen, in order.
+    /// The events that lead there, in order.
     pub steps: Vec<String>,
 }
 
@@ -89,43 +92,45 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Visits every state of a model, or as many as it takes to find a wrong one.
+/// Visits every state of a model, or stops at the first wrong one.
 ///
 /// # Panics
 ///
-/// If the model has more than [`MOST`] states: then it is not small.
+/// Panics if the model has more than [`MOST`] states.
 pub fn search<M: Model>(model: &M) -> Outcome {
     let begun = Instant::now();
     let found = Explored::new(model, usize::MAX, |_, _| ());
     found.outcome(model, begun, 0, found.wrong)
 }
 
-/// Visits the states that are nearest to the beginning, up to about so many: for a model that has too many of them.
+/// Visits about the `most` states that are nearest to the initial ones, for a model with too many
+/// states.
 ///
 /// # Panics
 ///
-/// If `most` is beyond [`MOST`], and so is the model.
+/// Panics if it reaches more than [`MOST`] states.
 pub fn search_nearest<M: Model>(model: &M, most: usize) -> Outcome {
     let begun = Instant::now();
     let found = Explored::new(model, most, |_, _| ());
     found.outcome(model, begun, 0, found.wrong)
 }
 
-/// Visits every state of a model, and tells whether each of them leads to a settled one.
+/// Visits every state of a model and checks that each leads to a settled one.
 ///
 /// # Panics
 ///
-/// If the model has more than [`MOST`] states: then it is not small.
+/// Panics if the model has more than [`MOST`] states.
 pub fn search_for_progress<M: Progress>(model: &M) -> Outcome {
     let [outcome] = search_for_progress_of([model]);
     outcome
 }
 
-/// Searches models with the same states and steps, which differ in their definition of progress, in one visit.
+/// Searches models that have the same states and steps but define progress differently, in one
+/// visit.
 ///
 /// # Panics
 ///
-/// As [`search_for_progress`].
+/// Panics like [`search_for_progress`].
 pub fn search_for_progress_of<M: Progress, const K: usize>(models: [&M; K]) -> [Outcome; K] {
     let begun = Instant::now();
     let mut helping = [const { Vec::new() }; K];
@@ -149,8 +154,8 @@ pub fn search_for_progress_of<M: Progress, const K: usize>(models: [&M; K]) -> [
     })
 }
 
-/// The states that do not lead to a settled one. `helping` are the ways out of all states in their order, and those of a
-/// state are those up to its entry in `ends`.
+/// Returns the states that do not lead to a settled one. `helping` has the successors of all states
+/// in order; `ends` has, for each state, the index behind its last successor.
 fn stuck<M: Progress>(
     model: &M,
     states: &[M::State],
@@ -173,10 +178,10 @@ fn stuck<M: Progress>(
     }
 }
 
-/// What [`search_for_progress`] says of a state from which no way leads to a settled one.
+/// The violation that [`search_for_progress`] reports for a state that leads to no settled one.
 pub const STUCK: &str = "nobody gets any further";
 
-/// What comes of a step, or that a state has no more of them.
+/// A successor of a state, or the end of its successors.
 enum Edge {
     To(u32),
     NoMore,
@@ -186,7 +191,7 @@ enum Edge {
 struct Explored<S> {
     seen: Seen<S>,
     depth: u32,
-    /// Nothing more follows on any of them.
+    /// No further states follow from these.
     is_all: bool,
     wrong: Option<(&'static str, usize)>,
 }
@@ -247,10 +252,11 @@ impl<S: Copy + Eq + Hash> Explored<S> {
     }
 }
 
-/// The most states that a model may have. Those of the queue take 18 GB then.
+/// The largest number of states that a search accepts. The queue needs 18 GB for as many.
 pub const MOST: usize = 200_000_000;
 
-/// Walks the way again in states as they come, so that a node keeps its name from step to step.
+/// Repeats the path with states that are not renamed, so that a node keeps its name from step to
+/// step.
 fn retrace<M: Model>(model: &M, seen: &Seen<M::State>, end: usize) -> Vec<String> {
     let mut way = vec![end];
     while let Some(parent) = way.last().map(|&at| seen.parents[at]).filter(|&at| at != NO_PARENT) {
@@ -279,11 +285,12 @@ fn retrace<M: Model>(model: &M, seen: &Seen<M::State>, end: usize) -> Vec<String
 
 const NO_PARENT: u32 = u32::MAX;
 
-/// The states so far in the order of their discovery, each with the one before it.
+/// The states so far in order of discovery, each with its predecessor.
 struct Seen<S> {
     states: Vec<S>,
     parents: Vec<u32>,
-    /// Open addressing: above, half of the hash; below, the place in `states` plus one.
+    /// An open-addressing table: the upper half of an entry is half of the hash, the lower half an
+    /// index into `states` plus one.
     table: Vec<u64>,
 }
 
@@ -292,7 +299,7 @@ impl<S: Copy + Eq + Hash> Seen<S> {
         Self { states: Vec::new(), parents: Vec::new(), table: vec![0; 1 << 16] }
     }
 
-    /// Where the state is, and whether it is new.
+    /// Returns the index of the state, and whether it is new.
     fn insert(&mut self, state: S, parent: u32) -> (usize, bool) {
         if (self.states.len() + 1) * 4 > self.table.len() * 3 {
             self.grow();
@@ -317,7 +324,7 @@ impl<S: Copy + Eq + Hash> Seen<S> {
 
     fn grow(&mut self) {
         let mask = self.table.len() * 2 - 1;
-        // The old one goes first, or there would be both at once.
+        // Free the old table first, or both would be in memory at once.
         self.table = Vec::new();
         self.table = vec![0; mask + 1];
         for (at, state) in self.states.iter().enumerate() {
@@ -337,7 +344,8 @@ fn hash_of(state: &impl Hash) -> u64 {
     mixer.finish()
 }
 
-/// A few cycles for a word; nobody chooses the states in order to make them collide.
+/// A hasher that takes a few cycles per word. It need not resist collisions, because no adversary
+/// chooses states.
 struct Mixer(u64);
 
 impl Mixer {
@@ -391,7 +399,7 @@ impl Hasher for Mixer {
 mod tests {
     use super::*;
 
-    /// Two counters of up to `top`, alike in all but name; wrong where both are at `forbidden`.
+    /// Two interchangeable counters of up to `top`; wrong if both are at `forbidden`.
     struct Counters {
         top: u8,
         forbidden: u8,
@@ -434,14 +442,14 @@ mod tests {
             state[0] == self.top
         }
 
-        /// The second counter is one of bad luck.
+        /// The second counter stands for faults, on which progress may not rely.
         fn helps(&self, step: &usize) -> bool {
             *step == 0
         }
     }
 
     #[test]
-    fn it_finds_what_nothing_leads_out_of() {
+    fn finds_states_that_cannot_settle() {
         let counters = Counters { top: 4, forbidden: 255, alike: false };
         let all = search_for_progress(&counters);
         assert_eq!((all.states, all.stuck, all.violation.is_none()), (25, 0, true));
@@ -451,7 +459,7 @@ mod tests {
         assert_eq!((violation.what, violation.steps), (STUCK, vec!["1".to_string(); 3]));
     }
 
-    /// Once the second counter is beyond 2, the first may not pass from 1 to 2.
+    /// A wall: once the second counter is beyond 2, the first cannot pass from 1 to 2.
     struct Walled(Counters);
 
     impl Model for Walled {
@@ -487,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn it_visits_every_state_once() {
+    fn visits_every_state_once() {
         let all = search(&Counters { top: 250, forbidden: 255, alike: false });
         assert_eq!((all.states, all.depth, all.violation.is_none()), (251 * 251, 500, true));
         let half = search(&Counters { top: 250, forbidden: 255, alike: true });
@@ -495,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_where_it_is_told_to() {
+    fn stops_at_the_requested_number_of_states() {
         let part = search_nearest(&Counters { top: 250, forbidden: 255, alike: false }, 1_000);
         assert!((1_000..1_010).contains(&part.states) && !part.is_all, "{part}");
         assert!(part.to_string().starts_with("the first 1"), "{part}");
@@ -504,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn it_tells_a_shortest_way() {
+    fn reports_a_shortest_path() {
         for alike in [false, true] {
             let outcome = search(&Counters { top: 9, forbidden: 3, alike });
             let violation = outcome.violation.expect("[3, 3] can be reached");

@@ -1,45 +1,47 @@
-//! The semaphore: at most k permits at once, each of them a slot that a quorum records.
+//! A model of the semaphore: at most k permits at once, each a slot that a quorum has recorded.
 //!
-//! Two permits conflict if they have the same slot, so each slot is a lock of its own. What is new is that the nodes
-//! choose the slots: each gives whichever is free there, and a client whose answers differ *moves* its
-//! entries to one slot, once per attempt (it *settles*). Once it holds, it *heals*: nodes that gave another slot, or
-//! none, are told its slot, and count from then on.
+//! Two permits conflict if they have the same slot, so each slot is a separate lock. The difference
+//! from a lock is that the nodes choose: each gives any slot that is free there, and a client with
+//! differing replies *moves* its entries to one slot, once per attempt (it *settles*). Once it
+//! holds a permit it *heals*: nodes that gave another slot, or none, are sent its slot and count
+//! from then on.
 //!
-//! Time, messages, loss of memory and quarantine are those of `read_write.rs`; every command is a script
-//! that looks at the restart guard itself. Which free slot a node gives, which slot a client settles on and when is left to chance,
-//! which covers every rule for choosing. An answer is heard at once: a late one is one whose command ran late.
+//! Time, messages, loss of memory and quarantine are those of `read_write.rs`; every command is a
+//! script that checks the restart guard itself. Which free slot a node gives, and on which slot and
+//! when a client settles, is arbitrary, which covers every rule for choosing. Replies are received
+//! at once: a late reply is modelled as a command that ran late.
 //!
-//! What may not happen: two permits with one slot, or more permits than slots. Not here: the queue, fencing,
-//! a change of k, several permits at once, clocks.
+//! The violation is two permits with one slot, or more permits than slots. The model leaves out the
+//! queue, fencing, changes of k, several permits at once, and clocks.
 
 use std::fmt;
 
 use crate::search::Model;
 
-/// Who wants a permit on `N` nodes, what may happen, and the rules.
+/// The clients of a semaphore on `N` nodes, the faults, and the rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Semaphore<const N: usize, const C: usize> {
-    /// How many slots there are.
+    /// The number of slots.
     pub slots: u8,
-    /// How many attempts each client makes.
+    /// The number of attempts of each client.
     pub attempts: [u8; C],
     /// The TTL of each client's permit, in ticks.
     pub ttls: [u8; C],
-    /// The TTL of the extension that each client may ask for once; 0 for none.
+    /// The TTL of the one extension that each client may request; 0 for none.
     pub extensions: [u8; C],
-    /// How often a node may lose its memory.
+    /// The number of times that a node may lose its memory.
     pub losses: u8,
-    /// The quarantine of a node that lost its memory, in ticks; the rule is the longest TTL.
+    /// The quarantine of a node that lost its memory, in ticks; the rule is the largest TTL.
     pub quarantine: u8,
-    /// How many nodes a permit needs.
+    /// The number of nodes that a permit needs.
     pub quorum: usize,
-    /// What makes a permit.
+    /// The replies that make a permit.
     pub permit: Permit,
-    /// Where an extension counts.
+    /// The nodes that count for an extension.
     pub extend: Extend,
-    /// What a move does to the answer that the node gave before.
+    /// The effect of a move on the node's previous reply.
     pub moves: Moves,
-    /// Whose entry an undo takes.
+    /// Whose entry an undo removes.
     pub undo: Undo,
     /// Whether and how a holder heals.
     pub heal: Heal,
@@ -50,52 +52,52 @@ pub struct Semaphore<const N: usize, const C: usize> {
 pub enum Permit {
     /// A quorum with the same slot: the rule.
     SameSlot,
-    /// A quorum, whatever the slots: nodes that each count to k.
+    /// A quorum with any slots, as if each node counted to k by itself.
     AnySlots,
 }
 
-/// Where an extension counts.
+/// The nodes that count for an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extend {
-    /// Where the client has the slot that it holds: the rule.
+    /// Those with the slot that the client holds: the rule.
     ThisSlot,
-    /// Where it has any slot.
+    /// Those on which the client has any slot.
     AnySlot,
 }
 
-/// What a move does to the answer that the node gave before.
+/// The effect of a move on the node's previous reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moves {
-    /// It no longer counts once the move is sent: the rule.
+    /// The reply no longer counts once the move is sent: the rule.
     EndAnswer,
-    /// It counts until the move is answered.
+    /// The reply counts until the move is answered.
     KeepAnswer,
 }
 
-/// Whose entry an undo takes.
+/// Whose entry an undo removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undo {
     /// The client's own: the rule.
     Token,
-    /// Whoever's is in the slot that the node gave it.
+    /// The entry in the slot that the node gave the client, even if another client owns it now.
     Slot,
 }
 
 /// Whether and how a holder heals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heal {
-    /// Not.
+    /// No healing.
     No,
-    /// By a move with all that belongs to it: the rule.
+    /// By a move with all its checks: the rule.
     Guarded,
-    /// By one that does not look at the restart guard.
+    /// By a move that does not check the restart guard.
     Unguarded,
-    /// By one that sets the TTL, also to less.
+    /// By a move that sets the TTL, even if that shortens it.
     Shortens,
 }
 
 impl<const N: usize, const C: usize> Semaphore<N, C> {
-    /// The rules as they are meant, without extensions and heals.
+    /// The rules of the library, without extensions and heals.
     pub const RULES: Self = Self {
         slots: 2,
         attempts: [1; C],
@@ -112,7 +114,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
     };
 }
 
-/// The nodes with what is under way, the clients, and the losses that are left.
+/// The nodes with the messages in flight, the clients, and the losses that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State<const N: usize, const C: usize> {
     nodes: [Node<C>; N],
@@ -122,19 +124,19 @@ pub struct State<const N: usize, const C: usize> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Node<const C: usize> {
-    /// Ticks of quarantine left.
+    /// The ticks of quarantine left.
     quarantine: u8,
     calls: [Call; C],
 }
 
-/// What is between a client and a node. Slots count from 1; 0 is none.
+/// The state of a client on a node. Slots count from 1; 0 stands for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Call {
-    /// The slot that the client has on the node, and for how many ticks.
+    /// The slot that the client has on the node, and the ticks left.
     slot: u8,
     ttl: u8,
     mail: Mail,
-    /// A heal is under way.
+    /// A heal is in flight.
     heals: bool,
     extension: Extension,
 }
@@ -145,11 +147,11 @@ enum Mail {
     Ask,
     /// The node counts for this slot.
     Counts(u8),
-    /// An ask is under way, and a move behind it.
+    /// A request is in flight, and a move behind it.
     AskAndMove,
-    /// A move is under way; the slot of the answer before it, if that still counts.
+    /// A move is in flight; the slot of the previous reply if that still counts, or 0.
     Move(u8),
-    /// The undo of this slot is under way.
+    /// The undo of this slot is in flight.
     Undo(u8),
 }
 
@@ -162,19 +164,19 @@ enum Extension {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Client {
-    /// Attempts that it may still begin.
+    /// The attempts that it may still begin.
     attempts: u8,
-    /// Ticks left of the attempt's validity; 0 without one.
+    /// The ticks left of the attempt's validity; 0 without an attempt.
     left: u8,
-    /// Ticks left of what its extension asks for.
+    /// The ticks left of what its extension requests.
     extends: u8,
     may_extend: bool,
     may_heal: bool,
-    /// The slot that it settles on; 0 before it does.
+    /// The slot on which it has settled; 0 before it does.
     settles: u8,
 }
 
-/// One thing that happens. The clients are A, B, C, D, the nodes `n0`, `n1` …
+/// One event. The clients are A, B, C, D, the nodes `n0`, `n1` …
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
@@ -274,8 +276,8 @@ impl<const N: usize, const C: usize> Model for Semaphore<N, C> {
         (count > self.slots.into()).then_some("more permits than slots")
     }
 
-    /// Takes out what is of no consequence: an attempt without validity is over, and then all that is
-    /// left of it can only be in others' way; so is an entry that no longer counts.
+    /// Removes what makes no difference. An attempt without validity has ended, and what remains of
+    /// it, like an entry that no longer counts, can only block other clients.
     fn thin(&self, state: &State<N, C>) -> State<N, C> {
         let mut state = *state;
         for by in 0..C {
@@ -289,7 +291,7 @@ impl<const N: usize, const C: usize> Model for Semaphore<N, C> {
         state
     }
 
-    /// Nodes are alike, so are slots, and so are clients that do the same.
+    /// Merges states that differ in the names of nodes, of slots, and of clients that do the same.
     fn canonical(&self, state: &State<N, C>) -> State<N, C> {
         let clients = ORDERS.iter().filter(|order| self.are_alike(order));
         let slots = || ORDERS.iter().filter(|order| self.are_slots(order));
@@ -298,11 +300,11 @@ impl<const N: usize, const C: usize> Model for Semaphore<N, C> {
     }
 }
 
-/// The ways to name up to three clients or slots.
+/// The permutations of up to three names of clients or slots.
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
 impl<const N: usize, const C: usize> Semaphore<N, C> {
-    /// Whether these names exchange only clients that do the same.
+    /// Returns true if the permutation exchanges only clients that do the same.
     fn are_alike(&self, order: &[usize; 3]) -> bool {
         let does = |at: usize| (self.attempts[at], self.ttls[at], self.extensions[at]);
         let most = C.min(3);
@@ -314,7 +316,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
         (usize::from(self.slots)..3).all(|at| order[at] == at)
     }
 
-    /// The slot of a client's permit.
+    /// Returns the slot of a client's permit.
     fn held(&self, state: &State<N, C>, by: usize) -> Option<u8> {
         let counts = |slot: u8| move |node: &&Node<C>| node.calls[by].counts_for() == Some(slot);
         let is_held = |slot: &u8| match self.permit {
@@ -327,7 +329,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
         (1..=self.slots).find(is_held).filter(|_| state.clients[by].left > 0)
     }
 
-    /// An attempt begins, settles and ends.
+    /// Begins, settles and ends attempts.
     fn attempt_steps(
         &self,
         state: &State<N, C>,
@@ -362,7 +364,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
         }
     }
 
-    /// A client moves to this slot wherever no answer says that it has it.
+    /// Moves a client to this slot on every node whose reply did not give it the slot.
     fn settle(&self, state: &mut State<N, C>, by: usize, slot: u8) {
         state.clients[by].settles = slot;
         for call in state.calls_mut(by).filter(|call| call.counts_for() != Some(slot)) {
@@ -375,7 +377,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
         }
     }
 
-    /// A holder heals, extends, and hears that it is extended.
+    /// Lets a holder heal and extend, and counts an extension on a quorum.
     fn permit_steps(
         &self,
         state: &State<N, C>,
@@ -409,7 +411,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
         }
     }
 
-    /// An ask, a move or an undo runs on a node.
+    /// Runs a request, a move or an undo on a node.
     fn command_steps(
         &self,
         state: &State<N, C>,
@@ -438,7 +440,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
                     let before = node.calls[by].mail;
                     found(Step::Moved { by, node: at, slot }, next);
                     if self.moves == Moves::KeepAnswer {
-                        // Its answer is not heard for a while.
+                        // The reply to the move may take a while.
                         next.nodes[at].calls[by].mail = before;
                         found(Step::Moved { by, node: at, slot }, next);
                     }
@@ -458,7 +460,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
         }
     }
 
-    /// A heal or an extension runs on a node.
+    /// Runs a heal or an extension on a node.
     fn holder_steps(
         &self,
         state: &State<N, C>,
@@ -468,7 +470,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
     ) {
         let node = &state.nodes[at];
         let call = node.calls[by];
-        // What it holds does not change; the client says it with each command.
+        // A permit's slot does not change, and each command names it.
         let Some(slot) = self.held(state, by) else { return };
         let votes = node.quarantine == 0 || self.heal == Heal::Unguarded;
         if call.heals && votes && node.is_free(slot, by) {
@@ -488,7 +490,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
         }
     }
 
-    /// A move runs: whether the client has the slot now. If not, it has none.
+    /// Runs a move and returns true if the client has the slot now. Otherwise it has no slot.
     fn moves_to(&self, node: &mut Node<C>, by: usize, slot: u8) -> bool {
         let is_free = node.is_free(slot, by);
         let call = &mut node.calls[by];
@@ -499,7 +501,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
         is_free
     }
 
-    /// An extension runs: whether it finds what it is for.
+    /// Runs an extension and returns true if it finds the entry.
     fn extends(&self, node: &mut Node<C>, by: usize, slot: u8) -> bool {
         let call = &mut node.calls[by];
         let has_slot = call.slot == slot || self.extend == Extend::AnySlot;
@@ -529,65 +531,65 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
     }
 }
 
-/// A node by itself, for whoever compares it with one that ships. Slots count from 1.
+/// One node, for comparison with the shipping scripts. Slots count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alone<const C: usize>(Node<C>);
 
-/// What a node does, whatever is under way.
+/// The actions of one node, independent of messages in flight.
 impl<const N: usize, const C: usize> Semaphore<N, C> {
-    /// Nobody has been there.
+    /// Returns a node without entries.
     #[must_use]
     pub fn alone(&self) -> Alone<C> {
         Alone(Node { quarantine: 0, calls: [Call::NONE; C] })
     }
 
-    /// Whether an ask may be given this slot.
+    /// Returns true if a request may be given this slot.
     #[must_use]
     pub fn may_give(&self, node: &Alone<C>, by: usize, slot: u8) -> bool {
         (1..=self.slots).contains(&slot) && node.0.is_free(slot, by)
     }
 
-    /// An ask is given this slot.
+    /// Gives this slot to a request.
     pub fn give(&self, node: &mut Alone<C>, by: usize, slot: u8) {
         node.0.calls[by].take(slot, self.ttls[by]);
     }
 
-    /// A move, or a heal: whether the client has the slot now.
+    /// Runs a move or a heal and returns true if the client has the slot now.
     pub fn moved(&self, node: &mut Alone<C>, by: usize, slot: u8) -> bool {
         self.moves_to(&mut node.0, by, slot)
     }
 
-    /// An extension: whether it finds what it is for.
+    /// Runs an extension and returns true if it finds the entry.
     pub fn extended(&self, node: &mut Alone<C>, by: usize, slot: u8) -> bool {
         self.extends(&mut node.0, by, slot)
     }
 
-    /// An undo: whether there was anything.
+    /// Runs an undo and returns true if there was an entry.
     pub fn undone(&self, node: &mut Alone<C>, by: usize) -> bool {
         std::mem::replace(&mut node.0.calls[by], Call::NONE).slot > 0
     }
 }
 
 impl<const C: usize> Alone<C> {
-    /// A tick passes.
+    /// Passes a tick.
     pub fn tick(&mut self) {
         self.0.tick();
     }
 
-    /// The slot of each client, 0 for none, and for how many ticks.
+    /// Returns the slot of each client, 0 for none, with the ticks left.
     #[must_use]
     pub fn entries(&self) -> [(u8, u8); C] {
         self.0.calls.map(|call| (call.slot, call.ttl))
     }
 }
 
-/// What the first client has heard in its attempt, for whoever compares it with one that ships.
+/// The replies to the first client in its attempt, for comparison with the shipping core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt<const N: usize, const C: usize>(State<N, C>);
 
-/// What a client makes of what it hears.
+/// The decisions of a client about its replies.
 impl<const N: usize, const C: usize> Semaphore<N, C> {
-    /// It has asked all nodes.
+    /// Returns an attempt that has sent a request to all nodes.
     #[must_use]
     pub fn attempt(&self) -> Attempt<N, C> {
         let mut state = self.begins()[0];
@@ -596,23 +598,23 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
         Attempt(state)
     }
 
-    /// A node has given this slot, or has moved the client there.
+    /// Records that a node has given this slot, or has moved the client to it.
     pub fn gives(&self, attempt: &mut Attempt<N, C>, node: usize, slot: u8) {
         attempt.0.nodes[node].calls[0].take(slot, self.ttls[0]);
     }
 
-    /// The client settles on a slot: which nodes it tells to move.
+    /// Settles the client on a slot and returns the nodes to which it sends a move.
     pub fn settles(&self, attempt: &mut Attempt<N, C>, slot: u8) -> [bool; N] {
         self.settle(&mut attempt.0, 0, slot);
         attempt.0.nodes.map(|node| matches!(node.calls[0].mail, Mail::Move(_)))
     }
 
-    /// A node has not moved it.
+    /// Records that a node has refused the move.
     pub fn has_not_moved(&self, attempt: &mut Attempt<N, C>, node: usize) {
         attempt.0.nodes[node].calls[0] = Call::NONE;
     }
 
-    /// The slot of the permit that it has.
+    /// Returns the slot of the client's permit.
     #[must_use]
     pub fn has(&self, attempt: &Attempt<N, C>) -> Option<u8> {
         self.held(&attempt.0, 0)
@@ -634,7 +636,7 @@ impl<const N: usize, const C: usize> State<N, C> {
         next
     }
 
-    /// The same with other names for clients and slots.
+    /// Returns the state with other names for clients and slots.
     fn renamed(&self, clients: &[usize; 3], slots: &[usize; 3]) -> Self {
         let named = |slot: u8| match slot {
             0 => 0,
@@ -672,7 +674,7 @@ impl<const C: usize> Node<C> {
         }
     }
 
-    /// Whether nobody else has the slot.
+    /// Returns true if no other client has the slot.
     fn is_free(&self, slot: u8, by: usize) -> bool {
         !(0..C).any(|other| other != by && self.calls[other].slot == slot)
     }
@@ -682,7 +684,7 @@ impl Call {
     const NONE: Self =
         Self { slot: 0, ttl: 0, mail: Mail::Nothing, heals: false, extension: Extension::No };
 
-    /// The slot for which the node counts.
+    /// Returns the slot for which the node counts.
     fn counts_for(&self) -> Option<u8> {
         match self.mail {
             Mail::Counts(slot) | Mail::Move(slot) if slot > 0 => Some(slot),
@@ -690,7 +692,7 @@ impl Call {
         }
     }
 
-    /// The entry is the client's, for at least so long.
+    /// Gives the slot to the client for at least this many ticks.
     fn take(&mut self, slot: u8, ticks: u8) {
         self.ttl = if self.slot == 0 { ticks } else { self.ttl.max(ticks) };
         self.slot = slot;

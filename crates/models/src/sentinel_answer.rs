@@ -1,15 +1,19 @@
-//! A master that was replaced while cut off from the clients' view: how long it grants while the new master grants too.
+//! A model of a replaced master that is still reachable for some clients: for how long it grants
+//! alongside the new master.
 //!
-//! Three sentinels name the old master, and each names the new one from some moment on. A holder is connected to the old master, and
-//! asks sentinels now and then. An answer of the old master counts for it while most sentinels have named that master in reply to
-//! a question that is recent enough. A rival inspects the new master as soon as most sentinels name that one, and gets the lock
-//! there when the quarantine has ended.
+//! Three sentinels name the old master, and each names the new one from some moment on. A holder is
+//! connected to the old master and asks sentinels from time to time. A reply of the old master
+//! counts for the holder while a majority of sentinels has named that master in answer to a recent
+//! enough question. A rival inspects the new master as soon as a majority names it, and gets the
+//! lock there when the quarantine has ended.
 //!
-//! Why it holds: the two majorities share a sentinel. That sentinel replied to the holder before it replied to the rival, so the
-//! holder's question is older than the rival's inspection. Nothing is assumed about how sentinels agree, or how fast.
+//! Why it is safe: the two majorities share a sentinel. It replied to the holder before it replied
+//! to the rival, so the holder's question is older than the rival's inspection. Nothing is assumed
+//! about how sentinels agree, or how fast.
 //!
-//! *Lean*: the old master grants every request, and no client releases. The model leaves out several nodes, of which a rival needs
-//! more than this one, the drift of clocks, and what the restart guard is (`restart_guard`).
+//! *Lean*: the old master grants every request, and no client releases. The model leaves out
+//! further nodes, of which a rival needs more than this one, the drift of clocks, and the contents
+//! of the restart guard (`restart_guard`).
 
 use std::fmt;
 
@@ -20,38 +24,40 @@ use crate::search::Model;
 /// The rules, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub struct SentinelAnswer {
-    /// How old the question may be that a word answers; `None`: as old as it likes.
+    /// The maximum age of a question whose answer counts; `None`: no maximum.
     pub limit: Option<u8>,
-    /// For how long a lock is valid from when it was asked for.
+    /// The validity of a lock from its request.
     pub ttl: u8,
-    /// For how long a node that was promoted does not vote.
+    /// The time for which a promoted node does not vote.
     pub quarantine: u8,
-    /// How many sentinels must have given their word to the holder: most, or one.
+    /// The number of sentinels that must have confirmed the old master to the holder: a majority,
+    /// or one.
     pub needed: usize,
-    /// From when the age of a word counts.
+    /// The moment from which the age of an answer counts.
     pub age: Age,
 }
 
-/// From when the age of a word counts.
+/// The moment from which the age of an answer counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// From when the sentinel was asked: the rule.
+    /// When the sentinel was asked: the rule.
     OfQuestion,
-    /// From when its answer came.
+    /// When its answer was received.
     OfAnswer,
 }
 
 impl SentinelAnswer {
-    /// The rules as they are meant.
+    /// The rules of the library.
     pub const RULES: Self =
         Self { limit: Some(2), ttl: 3, quarantine: 5, needed: MOST, age: Age::OfQuestion };
 
-    /// An age from which on it does not matter any more.
+    /// Returns an age from which on larger ages make no difference.
     fn oldest(&self) -> u8 {
         self.limit.unwrap_or(0) + 1
     }
 
-    /// By the library's own rule of when most sentinels had been asked, where so many are needed.
+    /// Decides by the library's own rule of when a majority of sentinels was asked, if a majority
+    /// is needed.
     fn is_vouched_for(&self, state: &State) -> bool {
         let words = state.seats.iter().filter_map(|seat| seat.word);
         let asked_at = words.map(|age| {
@@ -67,44 +73,45 @@ impl SentinelAnswer {
     }
 }
 
-/// How many sentinels there are, and how many are most of them.
+/// The number of sentinels.
 pub const SENTINELS: usize = 3;
 const MOST: usize = 2;
 
-/// A moment that is later than any question's age.
+/// A time that is larger than any age of a question.
 const NOW: u8 = u8::MAX;
 
 /// The sentinels, the holder and the rival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State {
     seats: [Seat; SENTINELS],
-    /// Ticks for which the holder's lock is valid.
+    /// The ticks for which the holder's lock is valid.
     held_for: u8,
     rival: Rival,
 }
 
-/// A sentinel, and what has become of its word.
+/// A sentinel, and its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Seat {
     names_the_new: bool,
-    /// It has told the rival.
+    /// It has named the new master to the rival.
     reported_rival: bool,
-    /// An answer to the holder that names the old master is on its way: ticks since the question.
+    /// The ticks since the question, while an answer to the holder that names the old master is in
+    /// flight.
     answer: Option<u8>,
-    /// The age of its word for the old master.
+    /// The age of the question whose answer confirmed the old master to the holder.
     word: Option<u8>,
 }
 
-/// The one who goes to the new master.
+/// The client that goes to the new master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Rival {
     Asks,
-    /// The new master was looked at, and is quarantined for so many ticks.
+    /// The new master was inspected and is quarantined for this many more ticks.
     Waits(u8),
     Holds,
 }
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
@@ -163,7 +170,7 @@ impl Model for SentinelAnswer {
         (state.held_for > 0 && state.rival == Rival::Holds).then_some("two hold the lock")
     }
 
-    /// Sentinels are alike.
+    /// Merges states that differ in the names of sentinels only.
     fn canonical(&self, state: &State) -> State {
         let mut seats = state.seats;
         seats.sort_unstable();

@@ -1,69 +1,75 @@
-//! Whose turn it is: the graces, calls and wake-ups of a queue, on one node.
+//! A model of turns: the graces, calls and wake-ups of a queue on one node.
 //!
-//! `fair_queue.rs` shows without any time that everybody gets in; here time passes in ticks, and the question is for
-//! how long a free lock stays idle while somebody alive waits for it, and whether a head that is on time keeps
-//! its turn. One node is enough: a lock is idle on a quorum for no longer than on the slowest of them.
+//! `fair_queue.rs` shows without any notion of time that every waiter gets in. Here time passes in
+//! ticks, and the questions are how long a free lock stays idle while a live waiter waits for it,
+//! and whether a head that is on time keeps its turn. One node is enough: a lock is idle on a
+//! quorum for no longer than on the slowest node of it.
 //!
-//! A waiter's ask runs when its timer says so: a while after the node has woken it, or at the next poll. Time
-//! does not pass while an ask is due, and holders hold for as long as they like. Of several permits each that is free lets in one
-//! more of the queue, from its front, and whoever is let in wakes the two behind it by leaving. Tickets of the dead stay until somebody
-//! removes them. Not here: everything of the queue that `fair_queue.rs` has, tickets that end, more than one node.
+//! A waiter's request runs when its timer expires: some ticks after the node has woken it, or at
+//! the next poll. Time does not pass while a request is due. A holder may hold for any time. With
+//! several permits, each free one lets in one more waiter from the front of the queue. A waiter
+//! that is let in leaves the queue, which wakes the two behind it. Tickets of dead waiters stay
+//! until another waiter removes them. The rest of the queue is in `fair_queue.rs`.
 
 use std::fmt;
 
 use crate::search::Model;
 
-/// Three waiters in the queue, A before B before C, and the rules. At first strangers hold the lock.
+/// Three waiters in the queue, A before B before C, and the rules. At first strangers hold the
+/// lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns {
-    /// How many may hold it at once: 1 but for a semaphore.
+    /// The number of permits; 1 for a lock.
     pub permits: u8,
-    /// After how many ticks each one's ask runs once it was woken.
+    /// The ticks from each waiter's wake-up until its request runs.
     pub trips: [u8; WAITERS],
-    /// For how many ticks each one's turn is kept for it.
+    /// The ticks for which each waiter's turn is kept for it.
     pub graces: [u8; WAITERS],
-    /// The most ticks between two asks of a waiter.
+    /// The maximum number of ticks between two requests of a waiter.
     pub pause: u8,
-    /// For how many ticks the lock may be idle while somebody alive waits.
+    /// The number of ticks that the lock may be idle while a live waiter waits.
     pub most_idle: u8,
-    /// How many waiters may die.
+    /// The number of waiters that may die.
     pub deaths: u8,
-    /// How many waiters may give up, and leave the queue.
+    /// The number of waiters that may give up and leave the queue.
     pub give_ups: u8,
-    /// How many wake-ups may be lost.
+    /// The number of wake-ups that may be lost.
     pub unheard: u8,
-    /// How often a stranger, who is in no queue, takes the free lock.
+    /// The number of times that a stranger, a client outside the queue, takes the free lock.
     pub strangers: u8,
-    /// Whose grace counts.
+    /// Whose grace applies to a called head.
     pub grace: Grace,
-    /// Whoever finds the head called asks again when that is over, and not after a whole grace of its own.
+    /// True: a waiter that finds the head called retries when the rest of the head's grace has
+    /// passed. False: after a whole grace.
     pub reports_rest: bool,
-    /// Only whoever is next does so; others ask at their next poll.
+    /// True: only the next waiter behind the free permits retries then; others retry at their next
+    /// poll.
     pub next_alone: bool,
-    /// Whoever hears of no release looks after so many ticks for each that stands before it; 0 if it does not.
+    /// The ticks per waiter in front after which a waiter that is not notified of releases inspects
+    /// the lock; 0 if it does not.
     pub looks: u8,
-    /// An ask that finds the lock held takes the head's call back.
+    /// True: a request that finds the lock held withdraws the head's call.
     pub clears: bool,
-    /// The second in the queue is woken too, and calls the head.
+    /// True: the second in the queue is woken too, and calls the head.
     pub second_listens: bool,
-    /// Whoever is let in wakes the two behind it, if a permit is left.
+    /// True: a waiter that is let in wakes the two behind it, if a permit is left.
     pub leaving_wakes: bool,
 }
 
-/// Whose grace counts for a head that was called.
+/// Whose grace applies to a head that was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grace {
-    /// Its own, which its ticket carries: the rule.
+    /// The head's own, which its ticket carries: the rule.
     OfHead,
-    /// That of whoever asks.
+    /// That of the waiter that requests.
     OfAsker,
 }
 
-/// How many there are.
+/// The number of waiters.
 pub const WAITERS: usize = 3;
 
 impl Turns {
-    /// The rules as they are meant, and no faults.
+    /// The rules of the library, without faults.
     pub const RULES: Self = Self {
         permits: 1,
         trips: [1; WAITERS],
@@ -87,10 +93,10 @@ impl Turns {
 /// The lock, the waiters, and the faults that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State {
-    /// How many permits nobody holds.
+    /// The number of free permits.
     free: u8,
     waiters: [Waiter; WAITERS],
-    /// Ticks for which one has been, since somebody was let in.
+    /// The ticks for which a permit has been free since the last waiter was let in.
     idle: u8,
     deaths: u8,
     give_ups: u8,
@@ -104,15 +110,15 @@ pub struct State {
 struct Waiter {
     stands: bool,
     dead: bool,
-    /// Ticks until its next ask runs.
+    /// The ticks until its next request runs.
     timer: u8,
-    /// It was woken for its turn, and its ask has not run.
+    /// It was woken for its turn, and its request has not run.
     woken: bool,
-    /// Ticks since its turn was called, plus one; 0 if it was not.
+    /// The ticks since its turn was called, plus one; 0 if it was not.
     called: u8,
 }
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
@@ -154,7 +160,7 @@ impl Model for Turns {
     type State = State;
     type Step = Step;
 
-    /// Everybody is somewhere between two asks.
+    /// Each waiter begins at any point between two requests.
     fn begins(&self) -> Vec<State> {
         let spans = usize::from(self.pause) + 1;
         let timers = |code: usize| [code % spans, code / spans % spans, code / spans / spans];
@@ -213,7 +219,7 @@ impl Model for Turns {
             let mut next = *state;
             next.strangers -= 1;
             (next.free, next.idle) = (state.free - 1, 0);
-            // What it takes was nobody's turn.
+            // No waiter's turn is left for what the stranger takes.
             let wakes = |waiter: &mut Waiter| waiter.woken &= next.free > 0;
             next.waiters.iter_mut().for_each(wakes);
             found(Step::Stranger, next);
@@ -229,7 +235,7 @@ impl Model for Turns {
 }
 
 impl Turns {
-    /// The head and the second are woken, unless it is lost.
+    /// Releases a permit. The head and the second are woken, unless the wake-up is lost.
     fn release(&self, state: &State, found: &mut impl FnMut(Step, State)) {
         let listens = state.queue().enumerate().filter(|&(rank, _)| self.receives_release(rank));
         let listens = listens.map(|(_, by)| by).filter(|&by| !state.waiters[by].dead);
@@ -244,7 +250,7 @@ impl Turns {
             next.free += 1;
             next.idle = if state.free == 0 { 0 } else { state.idle };
             next.unheard -= lost;
-            // Whoever did not hear of the first that came free is late for it nevertheless.
+            // A waiter that missed the first release is late even if it is woken by a later one.
             self.wake(&mut next, received, state.free == 0);
             self.read_from_behind(&mut next);
             let received = std::array::from_fn(|by| received >> by & 1 == 1);
@@ -252,7 +258,8 @@ impl Turns {
         }
     }
 
-    /// Whoever hears of no release finds at its next look that one is free.
+    /// Lets waiters that are not notified of releases find the free permit at their next
+    /// inspection.
     fn read_from_behind(&self, state: &mut State) {
         let ranked: Vec<_> = state.queue().enumerate().collect();
         for (rank, by) in ranked.into_iter().filter(|&(rank, _)| !self.receives_release(rank)) {
@@ -263,7 +270,8 @@ impl Turns {
         }
     }
 
-    /// Somebody was let in, and permits are left, or has given up: the two behind it hear that it has left the queue, unless that is lost.
+    /// Wakes the two behind a waiter that has left the queue, because it was let in while permits
+    /// are left or gave up. The wake-ups may be lost.
     fn left(&self, state: &State, by: usize, mut found: impl FnMut(State)) {
         let behind = state.queue().filter(|&other| other > by).enumerate();
         let behind = behind.filter(|&(between, _)| self.receives_leaving(between)).map(|it| it.1);
@@ -289,7 +297,7 @@ impl Turns {
         }
     }
 
-    /// The script of the queue, as far as it is about turns.
+    /// Runs a request like the queue's script, as far as turns are concerned.
     fn asked(&self, state: &State, by: usize) -> (Answer, State) {
         let mut next = *state;
         next.waiters[by].woken = false;
@@ -304,7 +312,7 @@ impl Turns {
             let free = usize::from(next.free);
             if next.queue().take(free).any(|first| first == by) {
                 next.waiters[by].leaves();
-                // Beside others who hold it, the head begins anew to be called.
+                // A grant that leaves other permits held ends the head's call, as the script does.
                 if next.free < self.permits {
                     next.waiters.iter_mut().for_each(|waiter| waiter.called = 0);
                 }
@@ -329,50 +337,51 @@ impl Turns {
         }
     }
 
-    /// Whether whoever stands behind so many others hears of a release.
+    /// Returns true if a waiter behind `before` others is notified of a release.
     #[must_use]
     pub fn receives_release(&self, before: usize) -> bool {
         before < if self.second_listens { 2 } else { 1 }
     }
 
-    /// Whether whoever has so many between itself and one that leaves the queue hears of that.
+    /// Returns true if a waiter with `between` others between itself and one that leaves the queue
+    /// is notified of that.
     #[must_use]
     pub fn receives_leaving(&self, between: usize) -> bool {
         between < 2
     }
 }
 
-/// What a node does with an ask.
+/// A node's reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nobody is let in now.
+    /// No permit is free.
     Held,
-    /// It is let in.
+    /// The waiter is let in.
     Granted,
-    /// Somebody else's turn it is, who has been called and may come for so many ticks more.
+    /// It is another waiter's turn; that waiter was called and may come for this many more ticks.
     Calls {
         /// At least 1.
         rest: u8,
     },
 }
 
-/// A node by itself, for whoever compares it with one that ships.
+/// One node, for comparison with the shipping scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alone(State);
 
-/// What a node does, whoever asks when.
+/// The actions of one node.
 impl Turns {
-    /// All wait in the queue, and strangers hold it.
+    /// Returns a node with all waiters in the queue and strangers as holders.
     ///
     /// # Panics
     ///
-    /// Never: there is a state to begin in.
+    /// Never: there is always an initial state.
     #[must_use]
     pub fn alone(&self) -> Alone {
         Alone(*self.begins().last().expect("a state to begin in"))
     }
 
-    /// A waiter asks. Whoever is let in has left the queue.
+    /// Runs a waiter's request. A waiter that is let in has left the queue.
     pub fn ask(&self, node: &mut Alone, by: usize) -> Answer {
         let (answer, next) = self.asked(&node.0, by);
         node.0 = next;
@@ -381,39 +390,39 @@ impl Turns {
 }
 
 impl Alone {
-    /// One that was held is free.
+    /// Frees a permit.
     pub fn release(&mut self) {
         self.0.free += 1;
     }
 
-    /// Somebody who is in no queue takes what is free.
+    /// Lets a client outside the queue take a free permit.
     pub fn is_taken(&mut self) {
         self.0.free -= 1;
     }
 
-    /// A waiter leaves the queue.
+    /// Removes a waiter from the queue.
     pub fn leave(&mut self, by: usize) {
         self.0.waiters[by].leaves();
     }
 
-    /// A tick passes.
+    /// Passes a tick.
     pub fn tick(&mut self) {
         self.0 = self.0.tick();
     }
 
-    /// How many are free.
+    /// Returns the number of free permits.
     #[must_use]
     pub fn free(&self) -> u8 {
         self.0.free
     }
 
-    /// Whether a waiter waits in the queue.
+    /// Returns true if the waiter is in the queue.
     #[must_use]
     pub fn stands(&self, by: usize) -> bool {
         self.0.waiters[by].stands
     }
 
-    /// For how many ticks the first in the queue has been called, if it has.
+    /// Returns the called head and the ticks since its call.
     #[must_use]
     pub fn called(&self) -> Option<(usize, u8)> {
         let head = self.0.queue().next()?;
@@ -422,7 +431,7 @@ impl Alone {
 }
 
 impl State {
-    /// Who waits in the queue, in order.
+    /// Returns the waiters in the queue, in order.
     fn queue(&self) -> impl Iterator<Item = usize> + use<'_> {
         (0..WAITERS).filter(|&by| self.waiters[by].stands)
     }
@@ -451,5 +460,5 @@ impl Waiter {
     }
 }
 
-/// A call that is older than every grace.
+/// An age of a call that is larger than every grace.
 const LONG_AGO: u8 = 20;

@@ -1,4 +1,4 @@
-//! Extension with the rules as they are meant, and with each rule broken.
+//! Extension with the library's rules, and with each rule broken.
 
 mod outcome;
 
@@ -17,9 +17,9 @@ fn extensions_of_any_length_in_any_order() {
     }
 }
 
-/// The longer one first, or the shorter one delayed.
+/// Runs the longer one first, or delays the shorter one.
 #[test]
-fn broken_by_one_that_shortens() {
+fn broken_by_an_extension_that_shortens() {
     for rounds in [[3, 1], [1, 3]] {
         let plain = Extending { script: Script::Pexpire, rounds, ..RULES };
         wrong(&format!("extension, PEXPIRE, {rounds:?} ticks"), &plain, TWO);
@@ -27,7 +27,7 @@ fn broken_by_one_that_shortens() {
 }
 
 #[test]
-fn broken_by_one_that_brings_a_key_back() {
+fn broken_by_an_extension_that_restores_a_key() {
     wrong("extension, SET", &Extending { script: Script::Set, ..RULES }, TWO);
 }
 
@@ -55,9 +55,9 @@ fn broken_if_the_new_validity_replaces_the_old() {
     wrong("extension, new for old", &new, "an extension has shortened the validity");
 }
 
-/// Somebody deletes a key, and whoever hears of it relies on the others only.
+/// A key is deleted, and a holder that receives this relies on the other nodes only.
 #[test]
-fn what_a_node_has_lost_is_counted_on_no_longer() {
+fn the_holder_stops_relying_on_a_deleted_key() {
     for rounds in [[3, 1], [1, 3], [2, 2]] {
         for deletions in [1, 2] {
             let deleted = Extending { rounds, deletions, ..RULES };
@@ -69,7 +69,7 @@ fn what_a_node_has_lost_is_counted_on_no_longer() {
 const MISLED: &str = "a holder relies on nodes that have said no";
 
 #[test]
-fn broken_by_the_larger_of_both_where_a_key_is_gone() {
+fn broken_by_the_larger_validity_after_a_key_is_deleted() {
     let none = Extending { deletions: 1, heeds: Heeds::None, ..RULES };
     wrong("extension, a loss that is not heeded", &none, MISLED);
 }

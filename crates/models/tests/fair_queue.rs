@@ -1,4 +1,4 @@
-//! The queue of waiters with the rules as they are meant, and with each rule broken.
+//! The queue of waiters with the library's rules, and with each rule broken.
 
 mod outcome;
 
@@ -14,7 +14,7 @@ type Three = FairQueue<3, 3>;
 /// A process that waits, and one that comes twice and could pass it.
 const TWO: Two = Two { comes: [1, 2], ..Two::RULES };
 
-/// Three, on as few nodes as there may be.
+/// Three processes on the fewest nodes that are possible.
 const THREE: Three = Three { down: 1, ..Three::RULES };
 
 const PASSED: &str = "a newcomer passed";
@@ -32,7 +32,7 @@ const FIRST_ASKS: [(&str, FirstAsk); 3] = [
 const CLOSED: FirstAsk = FirstAsk::Closed(Closing::ALWAYS);
 
 #[test]
-fn no_newer_one_passes_a_known_place_and_all_get_in() {
+fn no_newcomer_passes_a_known_place_and_all_get_in() {
     for (name, first_ask) in FIRST_ASKS {
         let model = Two { first_ask, down: 1, ..TWO };
         progresses(&format!("queue, once and twice, one down, {name}"), &model);
@@ -40,21 +40,22 @@ fn no_newer_one_passes_a_known_place_and_all_get_in() {
 }
 
 #[test]
-fn nobody_newer_passes_where_a_process_dies() {
+fn no_newcomer_passes_after_a_process_dies() {
     for (name, first_ask) in FIRST_ASKS {
         let model = Two { first_ask, down: 1, faults: DEATH, ..TWO };
         progresses(&format!("queue, once and twice, one down, a death, {name}"), &model);
     }
 }
 
-/// Unlike the restart guard: whoever began after that reads after it too.
+/// The queue may be read first, unlike the restart guard: a process that began after the place was
+/// known reads after that too.
 #[test]
 fn the_queue_may_be_read_before_the_ask() {
     let model = Two { first_ask: FirstAsk::ReadBefore, down: 1, faults: DEATH, ..TWO };
     progresses("queue, once and twice, one down, a death, a read before the ask", &model);
 }
 
-/// Somebody's clock is ahead, so that the nodes say alike at once, or do not.
+/// One clock is ahead, so the nodes report the same stamps at once, or do not.
 #[test]
 fn clocks_may_differ() {
     for clocks in [[3, 3], [3, 1], [1, 3]] {
@@ -81,7 +82,7 @@ fn readers_and_writers_wait_in_one_queue() {
     }
 }
 
-/// Those who released delete their keys by the server's own command, where nobody waits in the queue.
+/// Released keys are deleted by the server's own command if no process waits in the queue.
 const NATIVE: Two = Two { first_ask: CLOSED, deletes: Deletes::Natively, down: 1, ..TWO };
 
 #[test]
@@ -135,7 +136,7 @@ fn two_come_twice_each_to_two_nodes() {
     }
 }
 
-/// They take up to 14 GB.
+/// These need up to 14 GB.
 #[test]
 #[ignore = "half an hour: cargo xtask models --all"]
 fn two_come_twice_each_to_three_nodes() {
@@ -169,7 +170,7 @@ fn three_of_which_one_comes_twice() {
     }
 }
 
-/// They have more states than fit.
+/// These have more states than fit.
 #[test]
 #[ignore = "many minutes: cargo xtask models --all"]
 fn three_processes_on_three_nodes() {
@@ -187,7 +188,7 @@ fn three_processes_on_three_nodes_to_begin_with() {
     }
 }
 
-/// Two permits on each node. Who holds one besides comes and goes.
+/// Two permits on each node. The holder of the second one comes and leaves.
 const PERMITS: Three = Three { permits: 2, ..THREE };
 
 #[test]
@@ -262,11 +263,11 @@ fn broken_if_a_grant_comes_before_the_raise() {
 }
 
 #[test]
-fn broken_if_a_grant_does_not_tell_the_stamp() {
+fn broken_if_a_grant_does_not_report_the_stamp() {
     stuck("queue, a grant tells no stamp", &Two { grant_reports: false, down: 1, ..TWO });
 }
 
-/// A ticket that an ask without T has written behind T, after the first was skipped, stays there.
+/// After the head is skipped, a request without T writes a ticket behind T, which stays there.
 #[test]
 fn broken_by_a_stamp_that_only_raises_where_tickets_are_lost() {
     let placing = Placing::Raises;
@@ -276,7 +277,7 @@ fn broken_by_a_stamp_that_only_raises_where_tickets_are_lost() {
     stuck("queue, T raises, a skip", &model);
 }
 
-/// The price of a grace, and of a node that forgets: a place.
+/// A grace and a node that loses its queue may cost a place.
 #[test]
 fn a_skip_and_a_lost_queue_cost_places() {
     for (name, faults) in PLACES_LOST {

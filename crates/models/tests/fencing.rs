@@ -1,4 +1,4 @@
-//! Tokens with the rules as they are meant, and with each rule broken.
+//! Fencing tokens with the library's rules, and with each rule broken.
 
 mod outcome;
 
@@ -13,10 +13,10 @@ const ODD: &str = "the token of one who holds it alone is odd";
 const LOWER: &str = "a token is not above one that was held before it was asked for";
 const SAME: &str = "two holders have the same token";
 
-/// One attempt for each of two clients, from all counters, with nothing left out.
+/// One attempt of each of two clients, from all counters, with nothing left out.
 const FULL: OneEach = OneEach { most_at_first: 2, lean: false, ..OneEach::RULES };
 
-/// The same without what is of no consequence.
+/// A lean model of it.
 const LEAN: OneEach = OneEach { lean: true, ..FULL };
 
 #[test]
@@ -50,14 +50,14 @@ fn a_denial_may_raise_the_counter() {
     clean("fencing, counters grow on denials too", &bump);
 }
 
-/// Memory may be lost if the counter then begins above everything: what a sane clock sees to.
+/// Memory may be lost if the counter then begins above all others, as it does with a sane clock.
 #[test]
 fn a_lost_counter_that_begins_above_all_others() {
     let seeded = OneEach { wipes: 1, wiped: Wiped::Overtaken, ..FULL };
     clean("fencing, a wiped counter begins above all", &seeded);
 }
 
-/// A reader and a writer, and what two readers make of a counter for a writer.
+/// A reader and a writer, and the counters that two readers leave to a writer.
 #[test]
 fn readers_take_odd_tokens() {
     clean("fencing, a reader and a writer, nothing left out", &OneEach { shared: 0b01, ..FULL });
@@ -71,7 +71,7 @@ fn readers_take_odd_tokens() {
     }
 }
 
-/// Of before a writer, on a node that came back with an earlier memory.
+/// The odd counter is from before a writer, on a node that came back with an earlier memory.
 #[test]
 fn an_odd_counter_of_long_ago_is_not_kept() {
     let back =
@@ -87,7 +87,7 @@ fn an_odd_counter_of_long_ago_is_not_kept() {
     wrong("fencing, an earlier counter is kept", &kept, LOWER);
 }
 
-/// Safe too, but readers who are there at once disagree, and pay the write-back.
+/// This is safe too, but concurrent readers disagree and pay for the write-back.
 #[test]
 fn readers_may_raise_the_counter_each() {
     let raised = OneEach { shared: 0b01, odd: Odd::Raised, ..LEAN };
@@ -114,7 +114,7 @@ fn broken_by_readers_that_never_raise() {
     wrong("fencing, readers never raise", &never, SAME);
 }
 
-/// The first reader present may have come without a token.
+/// The first reader may have come without a token.
 #[test]
 fn broken_if_only_the_first_reader_raises() {
     let kept = Fencing::<3, 3> {
@@ -143,7 +143,7 @@ fn broken_without_a_write_back() {
     broken("fencing, no write-back", SAME, |rules| rules.write_back = WriteBack::None);
 }
 
-/// The write-back runs where the other client has the key by now.
+/// The write-back runs after another client has got the key.
 #[test]
 fn broken_by_a_write_back_that_does_not_look_whose_key_it_is() {
     broken("fencing, unconditional write-back", SAME, |rules| {
@@ -156,8 +156,8 @@ fn broken_by_one_voter_that_lost_its_counter() {
     broken("fencing, one amnesiac voter", SAME, |rules| rules.wipes = 1);
 }
 
-/// A late grant above the token may have come after another holder of the same token: the token has
-/// to be at least as high as every grant that counts for it.
+/// Another holder of the same token may have come before a late grant above the token: a token has
+/// to be at least as large as every grant that counts for it.
 #[test]
 fn broken_by_late_grants_above_the_token() {
     broken("fencing, late grants above the token count", SAME, |rules| rules.late = Late::AtLeast);
@@ -168,19 +168,19 @@ fn broken_by_late_grants_below_the_token() {
     broken("fencing, all late grants count", SAME, |rules| rules.late = Late::Any);
 }
 
-/// The node itself grants on, with a counter as low as before. Once its replica votes, it does not.
+/// The node itself still grants with its old counter. Once its replica votes, it does not.
 #[test]
 fn broken_by_a_promoted_replica_that_confirms_before_it_votes() {
     broken("fencing, a promoted replica confirms", SAME, |rules| rules.replica_confirms = true);
 }
 
-/// Readers could not tell their own tokens from those of who holds a resource alone.
+/// Readers could not tell their own tokens from those of exclusive holders.
 #[test]
 fn broken_by_counters_that_go_up_by_one() {
     broken("fencing, one more than the counter", ODD, |rules| rules.even = false);
 }
 
-/// What is left out of the lean model hides nothing.
+/// Checks both models, which shows that the lean one hides no violation.
 fn broken(name: &str, what: &'static str, spoil: impl Fn(&mut OneEach)) {
     for (how, mut model) in [("nothing left out", FULL), ("lean", LEAN)] {
         spoil(&mut model);

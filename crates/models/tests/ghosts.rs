@@ -1,4 +1,4 @@
-//! Undo across connections with the rules as they are meant, and with each rule broken.
+//! Undo across connections with the library's rules, and with each rule broken.
 
 mod outcome;
 
@@ -13,12 +13,13 @@ const NOT_THERE: &str = "the key of a lock that is held is not there";
 const NOT_DONE: &str = "an undo counts as done, and the key is there or may yet come";
 
 #[test]
-fn ghosts_are_laid_by_the_kill_or_by_the_second_undo() {
+fn ghosts_end_with_the_kill_or_the_second_undo() {
     clean("ghosts, the rules", &RULES);
     clean("ghosts, no kill", &Ghosts { may_kill: false, ..RULES });
 }
 
-/// Whatever the network does, a kill in the same process is the last word; a second undo is not.
+/// A kill in the same process is final even if the network keeps bytes for ever; a second undo is
+/// not.
 #[test]
 fn the_kill_needs_no_bound_of_the_network() {
     let endless = Ghosts { network_keeps: None, restarts: 0, ..RULES };
@@ -27,19 +28,19 @@ fn the_kill_needs_no_bound_of_the_network() {
 }
 
 #[test]
-fn broken_by_a_kill_without_a_look_at_the_run() {
+fn broken_by_a_kill_without_a_check_of_the_run() {
     let blind = Ghosts { same_run_only: false, ..RULES };
     wrong("ghosts, kill in any process", &blind, KILLED);
 }
 
 #[test]
-fn broken_if_an_undo_is_the_last_word_while_a_ghost_lives() {
+fn broken_if_an_undo_is_final_while_a_ghost_lives() {
     let once = Ghosts { undo_again: false, may_kill: false, ..RULES };
     wrong("ghosts, one undo", &once, NOT_DONE);
 }
 
 #[test]
-fn broken_by_an_undo_that_overtakes_its_ask() {
+fn broken_by_an_undo_that_overtakes_its_request() {
     wrong("ghosts, undo before the ask", &Ghosts { in_order: false, ..RULES }, NOT_DONE);
 }
 

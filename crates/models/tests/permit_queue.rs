@@ -1,4 +1,4 @@
-//! Permits in the queue with the rules as they are meant, and with each rule broken.
+//! Permits in the queue with the library's rules, and with each rule broken.
 
 mod outcome;
 
@@ -6,14 +6,14 @@ use redbolt_models::permit_queue::{Admits, Keeps, Moves, Permit, PermitQueue, Pr
 
 use self::outcome::{both_progress, progresses, stuck, wrong};
 
-/// Two nodes, the third one is down.
+/// Two nodes; the third is down.
 type Two = PermitQueue<2, 2>;
 type Three = PermitQueue<2, 3>;
 
 const ONE_PERMIT: Two = Two { permits: 1, comes: [1, 2], promise: Promise::OfLock, ..Two::RULES };
 const THREE: Three = Three::RULES;
 
-/// One of them wants the resource alone.
+/// One of the processes is exclusive.
 const ALONE: Two = Two { alone: [true, false], comes: [1, 2], ..Two::RULES };
 
 const PASSED: &str = "a newcomer passed";
@@ -36,19 +36,19 @@ fn no_two_have_one_slot_and_all_get_in_also_while_holders_stay() {
 }
 
 #[test]
-fn who_only_tries_passes_nobody() {
+fn a_process_that_only_tries_passes_no_waiter() {
     let model = Three { waits: [true, true, false], ..THREE };
     progresses("permit queue, two wait and one tries", &model);
 }
 
 #[test]
-fn who_wants_the_resource_alone_is_not_passed_and_passes_nobody() {
+fn an_exclusive_waiter_is_not_passed_and_passes_no_waiter() {
     progresses("permit queue, one alone, and one twice", &ALONE);
     progresses("permit queue, one alone, and one twice, a death", &Two { deaths: 1, ..ALONE });
 }
 
 #[test]
-fn no_permit_is_left_while_somebody_waits() {
+fn no_permit_stays_free_while_a_process_waits() {
     let model = Two { releases: false, deaths: 1, comes: [2, 1], ..Two::RULES };
     progresses("permit queue, twice and once, holders stay, a death", &model);
 }
@@ -86,12 +86,12 @@ fn broken_by_a_key_that_is_not_closed() {
 }
 
 #[test]
-fn broken_by_permits_that_pass_who_wants_the_resource_alone() {
+fn broken_by_permits_that_pass_an_exclusive_waiter() {
     wrong("permit queue, behind anybody", &Two { admits: Admits::BehindAnybody, ..ALONE }, PASSED);
 }
 
 #[test]
-fn broken_by_a_slot_for_whoever_asks() {
+fn broken_by_a_slot_for_every_request() {
     wrong(
         "permit queue, one permit, for anybody",
         &Two { admits: Admits::Anybody, ..ONE_PERMIT },
@@ -100,7 +100,7 @@ fn broken_by_a_slot_for_whoever_asks() {
 }
 
 #[test]
-fn a_queue_for_several_permits_is_not_that_of_a_lock() {
+fn a_queue_for_several_permits_does_not_keep_the_promise_of_a_lock() {
     wrong(
         "permit queue, the promise of a lock",
         &Three { promise: Promise::OfLock, ..THREE },
@@ -109,7 +109,7 @@ fn a_queue_for_several_permits_is_not_that_of_a_lock() {
 }
 
 #[test]
-fn broken_by_nodes_that_count_each_for_itself() {
+fn broken_by_nodes_that_count_permits_separately() {
     let model = PermitQueue::<3, 3> { permit: Permit::AnySlots, ..PermitQueue::RULES };
     wrong("permit queue, three nodes, any slots", &model, MORE);
 }

@@ -1,4 +1,4 @@
-//! Extensions on a promoted replica, with the rules as they are meant, and with each rule broken.
+//! Extensions on a promoted replica with the library's rules, and with each rule broken.
 
 mod outcome;
 
@@ -18,7 +18,7 @@ fn kept(since: Since, than: u8) -> Promotion {
 }
 
 #[test]
-fn an_extension_counts_where_the_old_master_keeps_the_key_for_longer_than_a_word() {
+fn an_extension_counts_if_the_old_master_keeps_the_key_longer_than_an_answer_counts() {
     clean("promotion", &RULES);
     clean("promotion, a longer lock", &Promotion { ttl: 4, quarantine: 5, ..RULES });
 }
@@ -38,7 +38,7 @@ fn an_extension_that_counts_without_a_vote_lets_another_hold_the_lock() {
 }
 
 #[test]
-fn the_key_must_be_kept_for_longer_than_a_word_counts() {
+fn the_key_must_be_kept_longer_than_an_answer_counts() {
     wrong("promotion, as long as a word", &kept(Since::Connected, 0), TWICE);
 }
 
@@ -53,7 +53,7 @@ fn an_extension_that_does_not_count_is_not_remembered() {
 }
 
 #[test]
-fn it_rests_on_the_word_of_most_sentinels_and_its_limit() {
+fn it_depends_on_a_majority_of_sentinels_and_the_limit() {
     wrong("promotion, no limit", &Promotion { limit: None, ..RULES }, TWICE);
     wrong("promotion, the word of one", &Promotion { needed: 1, ..RULES }, TWICE);
     wrong("promotion, once it votes, no limit", &Promotion { limit: None, ..STRICT }, TWICE);

@@ -1,4 +1,4 @@
-//! The read/write lock with the rules as they are meant, and with each rule broken.
+//! The read/write lock with the library's rules, and with each rule broken.
 
 mod outcome;
 
@@ -24,7 +24,7 @@ const fn three(plans: [Plan; 3]) -> Three {
     Three::rules(plans)
 }
 
-/// Two clients who both change modes, so that each meets the other in every one of them.
+/// Two clients that both change modes, so that each meets the other in every mode.
 const UPGRADES: Two = two([Plan::Upgrade; 2]);
 const DOWNGRADES: Two = two([Plan::Downgrade; 2]);
 
@@ -55,15 +55,16 @@ fn three_clients_lose_a_nodes_memory() {
 }
 
 #[test]
-fn second_attempts_are_claims_of_their_own() {
+fn second_attempts_are_separate_claims() {
     for plans in [[READ_WRITE, WRITE_READ], [WRITE_READ, WRITE_READ], [READ_WRITE, READ_WRITE]] {
         clean(&format!("read/write, {plans:?}, a loss"), &Two { losses: 1, ..two(plans) });
     }
 }
 
-/// A reader that goes early takes nothing from one that stays, and one that stays keeps writers out.
+/// A reader that leaves early removes nothing of one that stays, and one that stays keeps writers
+/// out.
 #[test]
-fn readers_with_ttls_of_their_own() {
+fn readers_with_different_ttls() {
     for ttls in [[1, 3, 2], [3, 1, 2], [2, 1, 3]] {
         let model = Three { ttls, quarantine: 3, ..three([READ, READ, WRITE]) };
         clean(&format!("read/write, TTLs of {ttls:?}"), &model);
@@ -101,7 +102,8 @@ fn a_downgrade_is_a_second_claim() {
     clean("read/write, a downgrade with an extension", &extended);
 }
 
-/// An extension of the writer's claim counts on some nodes, and the claim is then relied on for others.
+/// An extension of the writer's claim counts on some nodes, and the claim is then relied on for
+/// others.
 #[test]
 fn broken_by_a_downgrade_node_by_node_with_an_extension() {
     let downgrade = Downgrade::BehindEachAsk;
@@ -187,7 +189,7 @@ fn broken_by_a_release_that_deletes_the_key() {
 }
 
 #[test]
-fn broken_by_a_look_before_the_set() {
+fn broken_by_an_inspection_before_the_set() {
     broken("look, then set", &Two { write: WriteAsk::LookThenSet, ..two([WRITE, READ]) });
 }
 
@@ -203,21 +205,21 @@ fn broken_by_a_validity_that_is_counted_from_the_answer() {
 }
 
 #[test]
-fn broken_by_an_extension_that_counts_nodes_which_do_not() {
+fn broken_by_an_extension_that_counts_uncounted_nodes() {
     let extend = Extend::Present;
     let model = Two { extend, extensions: [2, 0], losses: 2, ..two([WRITE, READ]) };
     broken("extension of an uncounted node", &model);
 }
 
 #[test]
-fn broken_by_an_extension_that_brings_an_entry_back() {
+fn broken_by_an_extension_that_restores_an_entry() {
     let extend = Extend::Revives;
     let model = Three { extend, extensions: [2, 0, 0], ..three([WRITE, READ, WRITE]) };
     broken("extension revives", &model);
 }
 
 #[test]
-fn broken_by_an_extension_that_speaks_for_the_other_claim() {
+fn broken_by_an_extension_that_counts_for_the_other_claim() {
     for plan in [Plan::Upgrade, Plan::Downgrade] {
         let extend = Extend::OfEither;
         let model = Two { extend, extensions: [3, 0], quarantine: 3, ..two([plan, WRITE_READ]) };
@@ -245,7 +247,7 @@ fn broken_by_one_token_for_reader_and_writer() {
     broken("upgrade with one token", &Two { upgrade, ..two([Plan::Upgrade, WRITE]) });
 }
 
-/// Whoever fails to upgrade goes on as a reader, for as long as its extension says.
+/// A client that fails to upgrade goes on as a reader, for as long as its extension says.
 #[test]
 fn broken_by_an_upgrade_that_shortens_the_readers_entry() {
     let model = Two { extensions: [3, 0], quarantine: 3, ..two([Plan::Upgrade, WRITE]) };
@@ -255,7 +257,7 @@ fn broken_by_an_upgrade_that_shortens_the_readers_entry() {
 }
 
 #[test]
-fn broken_by_a_downgrade_that_is_believed_when_confirmed() {
+fn broken_by_a_downgrade_that_takes_effect_when_confirmed() {
     let downgrade = Downgrade::WhenConfirmed;
     broken("downgrade when confirmed", &Two { downgrade, ..two([Plan::Downgrade, READ]) });
 }
@@ -266,7 +268,7 @@ fn broken_by_a_downgrade_that_releases_first() {
     broken("downgrade releases first", &Two { downgrade, ..two([Plan::Downgrade, WRITE]) });
 }
 
-/// Whoever changes modes meets others who do.
+/// Clients that change modes meet others that do.
 #[test]
 fn broken_changes_of_mode_meet_each_other() {
     let upgrade = Upgrade::IgnoresReaders;

@@ -1,5 +1,5 @@
-//! The restart guard with the rules as they are meant, and with each rule broken. The numbers are
-//! those of the table in the restart guard's first study, for whoever compares.
+//! The restart guard with the library's rules, and with each rule broken. Numbers in brackets are
+//! rows of the restart guard's first study.
 
 mod outcome;
 
@@ -14,7 +14,7 @@ const STALE: Faults = Faults { stale: 1, ..NONE };
 const FLUSH: Faults = Faults { flushes: 1, ..NONE };
 const STEP: Faults = Faults { steps: 1, ..LOST };
 
-/// Each of these once, in any order and on any nodes.
+/// Each of these faults once, in any order and on any nodes.
 const EACH: Faults = Faults { lost: 1, kept: 1, stale: 1, flushes: 1, ..NONE };
 
 fn clean(name: &str, rules: Guarded) {
@@ -30,28 +30,28 @@ fn broken(name: &str, rules: Guarded) {
 }
 
 #[test]
-fn with_nothing_left_out_it_bears_a_loss() {
+fn with_nothing_left_out_it_survives_a_loss() {
     clean("lost, nothing left out", Guarded { faults: LOST, lean: false, ..RULES });
 }
 
 #[test]
-fn with_nothing_left_out_it_bears_a_flush() {
+fn with_nothing_left_out_it_survives_a_flush() {
     clean("flushed, nothing left out", Guarded { faults: FLUSH, lean: false, ..RULES });
 }
 
 #[test]
-fn it_bears_each_fault_once() {
+fn it_survives_each_fault_once() {
     clean("each fault once (35)", Guarded { faults: EACH, ..RULES });
 }
 
 #[test]
-fn five_nodes_bear_them_too() {
+fn five_nodes_survive_them_too() {
     let rules = Guarded { faults: Faults { stale: 0, ..EACH }, ..RULES };
     outcome::clean("guard, five nodes, lost, kept and flushed", &RestartGuards::<5>::new(rules));
 }
 
 #[test]
-fn it_bears_faults_that_come_twice() {
+fn it_survives_faults_that_come_twice() {
     let twice = Faults { lost: 2, flushes: 2, ..NONE };
     clean("lost and flushed twice (36)", Guarded { faults: twice, ..RULES });
     clean("lost and flushed twice, 3 ticks (40)", Guarded { faults: twice, ttl: 3, ..RULES });
@@ -60,7 +60,7 @@ fn it_bears_faults_that_come_twice() {
 }
 
 #[test]
-fn it_bears_second_attempts() {
+fn it_survives_second_attempts() {
     let faults = Faults { lost: 2, ..FLUSH };
     clean("lost twice, three attempts (41)", Guarded { faults, attempts: 3, ..RULES });
 }
@@ -76,8 +76,8 @@ fn an_extension_counts_where_the_grant_counted() {
     );
 }
 
-/// With the operator's word that nothing is ever lost, a restart costs nothing, and a restart guard that is
-/// missing all the same is a quarantine.
+/// With an operator's setting that nothing is ever lost, a restart costs nothing, and a missing
+/// restart guard still costs a quarantine.
 #[test]
 fn durable_nodes_keep_their_restart_guard() {
     let faults = Faults { kept: 2, lost: 1, flushes: 1, ..NONE };
@@ -93,9 +93,9 @@ fn the_value_may_be_read_behind_the_set_too() {
     clean("TTL and value behind (59)", Guarded { check: Check::BothBehind, faults, ..RULES });
 }
 
-/// A node that is made a replica and promoted again keeps its run and its connections.
+/// A node that becomes a replica and is promoted again keeps its run and its connections.
 #[test]
-fn it_bears_nodes_that_were_replicas() {
+fn it_survives_nodes_that_were_replicas() {
     let check = Check::HistoryBehind;
     let each = Faults { follows: 1, returns: 1, ..NONE };
     clean("was a replica, of either", Guarded { check, faults: each, ..RULES });
@@ -106,14 +106,15 @@ fn it_bears_nodes_that_were_replicas() {
 }
 
 #[test]
-fn an_extension_bears_nodes_that_were_replicas() {
+fn an_extension_survives_nodes_that_were_replicas() {
     let extend = Some(Extend::WhereGranted);
     let faults = Faults { follows: 1, returns: 1, ..NONE };
     let rules = Guarded { check: Check::HistoryBehind, extend, faults, ..RULES };
     clean("extension, was a replica of either", rules);
 }
 
-/// What this library had: the value names the run alone, and only the TTL is read behind the SET.
+/// A former rule of the library: the value names only the run, and only the TTL is read behind the
+/// SET.
 #[test]
 fn broken_by_a_node_that_was_a_replica() {
     for faults in [Faults { follows: 1, ..NONE }, Faults { returns: 1, ..NONE }] {
@@ -127,7 +128,7 @@ fn broken_by_a_node_that_was_a_replica() {
 }
 
 #[test]
-fn new_nodes_that_are_told_so() {
+fn new_nodes_are_declared() {
     clean("init, lost", Guarded { enrolment: Enrolment::Init, faults: LOST, ..RULES });
 }
 
@@ -137,8 +138,7 @@ fn broken_without_a_restart_guard() {
     broken("none, stale (3)", Guarded { check: Check::None, faults: STALE, ..RULES });
 }
 
-/// How long a server has been up says something of restarts, as long as nobody touches its clock, and
-/// nothing of a flush.
+/// Uptime reveals restarts as long as the clock is not set, and never a flush.
 #[test]
 fn broken_by_trust_in_uptime() {
     let uptime = |faults| Guarded { check: Check::Uptime, faults, ..RULES };
@@ -187,36 +187,37 @@ fn broken_by_an_enrolment_in_two_commands() {
 }
 
 #[test]
-fn broken_by_a_word_that_is_not_kept() {
+fn broken_by_a_durable_node_that_loses_data() {
     let restart_trust = RestartTrust::Durable;
     broken("durable, stale after all (48)", Guarded { restart_trust, faults: STALE, ..RULES });
 }
 
 #[test]
-fn broken_by_an_extension_that_counts_all_keys_of_ours() {
+fn broken_by_an_extension_that_counts_every_node_with_the_key() {
     let extend = Some(Extend::WhereOurs);
     broken("extension wherever ours (49)", Guarded { extend, faults: FLUSH, ..RULES });
 }
 
 #[test]
-fn broken_by_a_value_that_is_read_behind_and_a_ttl_before() {
+fn broken_by_a_value_read_behind_and_a_ttl_read_before() {
     let check = Check::TtlBeforeValueBehind;
     broken("TTL before, value behind (57)", Guarded { check, faults: FLUSH, ..RULES });
 }
 
 #[test]
-fn broken_if_nobody_reads_the_value() {
+fn broken_if_the_value_is_never_read() {
     broken("TTL alone, stale (58)", Guarded { check: Check::TtlAlone, faults: STALE, ..RULES });
 }
 
-/// A hole that remains: the word that a node is new may come late, and after a flush it is wrong.
+/// A gap that remains: the declaration that a node is new may arrive late, and after a flush it is
+/// false.
 #[test]
-fn broken_by_a_late_word_that_a_node_is_new() {
+fn broken_by_a_late_declaration_that_a_node_is_new() {
     let enrolment = Enrolment::Init;
     broken("init, flushed", Guarded { enrolment, faults: FLUSH, ..RULES });
 }
 
-/// What is left out of the lean model hides none of these.
+/// The lean model hides none of these.
 #[test]
 fn broken_with_nothing_left_out() {
     for (name, check, faults) in [

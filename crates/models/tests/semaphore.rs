@@ -1,4 +1,4 @@
-//! The semaphore with the rules as they are meant, and with each rule broken.
+//! The semaphore with the library's rules, and with each rule broken.
 
 mod outcome;
 
@@ -49,7 +49,7 @@ fn two_heal_and_extend_with_two_slots() {
     clean("semaphore, 2 slots, two heal and one extends, a loss", &lossy);
 }
 
-/// They have more states than fit.
+/// These have more states than fit.
 #[test]
 #[ignore = "many minutes: cargo xtask models --all"]
 fn four_clients_and_three_slots() {
@@ -70,7 +70,7 @@ fn without_slots_all_nodes_have_to_agree() {
 }
 
 #[test]
-fn broken_by_nodes_that_count_each_for_itself() {
+fn broken_by_nodes_that_count_permits_separately() {
     let permit = Permit::AnySlots;
     wrong("semaphore, counted by each node", &Three { permit, ..THREE }, MORE);
     let five = Semaphore::<5, 3> { permit, ..Semaphore::RULES };

@@ -1,4 +1,5 @@
-//! The word of sentinels for an old master that is cut off, with the rules as they are meant, and with each rule broken.
+//! The answers of sentinels for an old master that is cut off, with the library's rules, and with
+//! each rule broken.
 
 mod outcome;
 
@@ -33,12 +34,12 @@ fn without_a_limit_an_old_master_grants_for_ever() {
 }
 
 #[test]
-fn the_word_of_a_minority_is_worth_nothing() {
+fn the_answer_of_a_minority_is_not_enough() {
     wrong("the word of sentinels, one of three", &SentinelAnswer { needed: 1, ..RULES }, TWICE);
 }
 
 #[test]
-fn a_word_is_as_old_as_the_question() {
+fn an_answer_is_as_old_as_its_question() {
     let rules = SentinelAnswer { age: Age::OfAnswer, ..RULES };
     wrong("the word of sentinels, dated when it comes", &rules, TWICE);
 }

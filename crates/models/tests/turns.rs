@@ -1,4 +1,4 @@
-//! The turns of a queue with the rules as they are meant, and with each rule broken.
+//! Turns in the queue with the library's rules, and with each rule broken.
 
 mod outcome;
 
@@ -15,10 +15,10 @@ const ROBBED: &str = "a head that was on time lost its turn";
 const TRIP: u8 = RULES.trips[0];
 const GRACE: u8 = RULES.graces[0];
 const PAUSE: u8 = RULES.pause;
-/// Until the third looks.
+/// The ticks until the third waiter inspects the lock.
 const LOOK: u8 = 2 * RULES.looks;
 
-/// Clean for this long, and not for a tick less.
+/// Asserts that the lock is idle for up to `most_idle` ticks, and for no fewer.
 #[track_caller]
 fn idle_at_most(name: &str, most_idle: u8, rules: Turns) {
     clean(&format!("turns, {name}, {most_idle} ticks"), &Turns { most_idle, ..rules });
@@ -36,18 +36,19 @@ fn a_dead_head_costs_a_grace() {
     idle_at_most("a death", TRIP + GRACE, Turns { deaths: 1, ..RULES });
 }
 
-/// Nobody is woken where the first two are dead. Whoever comes third looks, calls the first, and asks again when each has had its
-/// grace.
+/// No waiter is woken if the first two are dead. The third inspects the lock, calls the first, and
+/// retries after the grace of each.
 #[test]
-fn two_dead_heads_cost_a_look_and_two_graces() {
+fn two_dead_heads_cost_an_inspection_and_two_graces() {
     let rules = Turns { deaths: 2, ..RULES };
     idle_at_most("two deaths", LOOK + TRIP + 2 * GRACE, rules);
 }
 
-/// Then it has called the first at one poll, and removes it at the next; then it is next itself, and asks again as soon as the
-/// second has had its grace.
+/// If the third does not inspect the lock, it calls the first at one poll and removes it at the
+/// next. If it also leaves retries to the next waiter, it is next itself only then, and retries
+/// after the grace of the second.
 #[test]
-fn two_dead_heads_cost_pauses_if_the_third_does_not_look_or_leaves_the_calls_to_the_second() {
+fn two_dead_heads_cost_pauses_if_the_third_does_not_inspect_or_retry() {
     let rules = Turns { deaths: 2, looks: 0, ..RULES };
     idle_at_most("two deaths, nobody looks", PAUSE + 2 * GRACE, rules);
     let next_alone = Turns { next_alone: true, ..rules };
@@ -57,14 +58,14 @@ fn two_dead_heads_cost_pauses_if_the_third_does_not_look_or_leaves_the_calls_to_
     wrong("turns, two deaths, the third looks once", &late, IDLE);
 }
 
-/// Whoever comes behind a head that somebody else has called waits for what is left of that.
+/// A waiter behind a head that was called earlier waits for the rest of that call.
 #[test]
-fn a_dead_head_costs_one_grace_whoever_has_called_it() {
+fn a_dead_head_costs_one_grace_for_every_caller() {
     let rules = Turns { deaths: 1, give_ups: 1, ..RULES };
     idle_at_most("a death, and one gives up", 2 * TRIP + GRACE, rules);
     let whole = Turns { most_idle: 2 * TRIP + GRACE, reports_rest: false, ..rules };
     wrong("turns, each waits a whole grace", &whole, IDLE);
-    // The longer the grace, the more of it.
+    // A long grace makes the difference larger.
     let long = Turns { graces: [9; 3], pause: 20, deaths: 1, give_ups: 1, ..RULES };
     idle_at_most("a long grace", 2 * TRIP + 9, long);
     let whole = Turns { reports_rest: false, ..long };
@@ -72,7 +73,7 @@ fn a_dead_head_costs_one_grace_whoever_has_called_it() {
 }
 
 #[test]
-fn a_lost_wake_up_costs_a_pause_at_the_most() {
+fn a_lost_wake_up_costs_at_most_a_pause() {
     idle_at_most("all unheard", PAUSE, Turns { unheard: 9, ..RULES });
 }
 
@@ -93,12 +94,12 @@ fn a_stranger_takes_no_turn_away() {
 }
 
 #[test]
-fn broken_if_the_second_does_not_listen() {
+fn broken_if_the_second_is_not_woken() {
     let rules = Turns { deaths: 1, most_idle: TRIP + GRACE, second_listens: false, ..RULES };
     wrong("turns, the second does not listen", &rules, IDLE);
 }
 
-/// Of three permits.
+/// A semaphore of three permits.
 const PERMITS: Turns = Turns { permits: 3, ..RULES };
 
 #[test]
@@ -111,7 +112,7 @@ fn no_permit_is_idle_for_longer_than_a_lock_would_be() {
 }
 
 #[test]
-fn broken_if_who_is_let_in_wakes_nobody() {
+fn broken_if_a_granted_waiter_wakes_no_other() {
     let rules = Turns { leaving_wakes: false, ..PERMITS };
     wrong("turns, three permits, leaving wakes nobody", &rules, IDLE);
 }

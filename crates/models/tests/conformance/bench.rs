@@ -1,4 +1,4 @@
-//! A core of three nodes that are answered for by hand, as the models take them to be.
+//! A core of three nodes whose replies the test writes by hand.
 
 use redbolt::proto::restart_guard::Expected;
 use redbolt::proto::{ClockReading, NodeSettings, RestartTrust, Settings, Timestamp, WakeStrategy};
@@ -6,7 +6,7 @@ use redbolt_testkit::Handshake;
 
 pub(crate) use redbolt_testkit::Bench;
 
-/// All links are open, and nothing is answered.
+/// Returns a core with open links on which no request was answered.
 pub(crate) fn cold() -> Bench {
     let mut settings = Settings::new(vec![NodeSettings::default(); 3]);
     settings.wake = WakeStrategy::Timer;
@@ -14,7 +14,7 @@ pub(crate) fn cold() -> Bench {
     Bench::new(settings, ClockReading { boot: now, wall: now })
 }
 
-/// All nodes vote, and have nothing left to answer.
+/// Returns a core whose nodes all vote and have no request left to answer.
 pub(crate) fn warm() -> Bench {
     let mut bench = cold();
     for node in 0..3 {
@@ -24,7 +24,7 @@ pub(crate) fn warm() -> Bench {
     bench
 }
 
-/// A node that votes.
+/// Returns the handshake of a node that votes.
 pub(crate) fn ready(node: usize) -> Handshake {
     Handshake {
         restart_guard: Some(restart_guard_value(node, 1)),
@@ -33,19 +33,19 @@ pub(crate) fn ready(node: usize) -> Handshake {
     }
 }
 
-/// No two nodes are one server.
+/// Returns the run ID of a node. Each node is a separate server.
 pub(crate) fn run_id(node: usize, run: u8) -> String {
     let mut run_id = [b'a' + node as u8; 40];
     run_id[0] = b'0' + run;
     String::from_utf8(run_id.to_vec()).unwrap()
 }
 
-/// What this client expects of a node in its `run`.
+/// Returns the restart guard's value that this client expects of a node in its `run`.
 pub(crate) fn restart_guard_value(node: usize, run: u8) -> Vec<u8> {
     restart_guard_of(node, run, None)
 }
 
-/// The same where the node tells the history of its data.
+/// Returns the same for a node that reports the history of its data.
 pub(crate) fn restart_guard_of(node: usize, run: u8, history: Option<u8>) -> Vec<u8> {
     let run_id = run_id(node, run).as_bytes().try_into().ok();
     let replication_id = history.map(|history| [history; 40]);

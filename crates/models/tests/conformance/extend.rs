@@ -1,4 +1,4 @@
-//! What an extension does to a key, and what it does to the validity.
+//! Conformance of extensions: their effect on a key, and on the validity.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// The model's `Script::Longer`: a longer TTL where the key is ours, and nothing anywhere else.
+/// The model's `Script::Longer` sets a longer TTL if the key is the holder's, and does nothing
+/// otherwise.
 #[test]
 fn the_script_does_what_the_nodes_of_the_model_do() {
     for (owner, ttl, extends, yes, then) in [
@@ -43,7 +44,7 @@ fn the_core_keeps_the_larger_of_both_counted_from_the_first_byte() {
         for node in 0..2 {
             assert_eq!(bench.waiting(node), ["extend"]);
         }
-        // The answers take a while, and the validity is none the longer for it.
+        // Late replies do not make the validity longer.
         bench.wait(Duration::from_millis(40));
         bench.answer(0, ":1\r\n");
         bench.answer(1, ":1\r\n");
@@ -89,7 +90,7 @@ fn the_core_counts_answers_for_their_own_round() {
     assert_eq!(bench.reported(), [Event::Extended(id)]);
 }
 
-/// An extension that is under way does not outlast the release behind it.
+/// An extension in flight does not outlast the release behind it.
 #[test]
 fn the_core_extends_nothing_that_is_being_released() {
     let (mut bench, id) = held();
@@ -109,7 +110,7 @@ fn the_core_extends_nothing_that_is_being_released() {
     assert!(matches!(bench.reported()[..], [Event::Released(..)]));
 }
 
-/// A lock for 10 s on all nodes.
+/// Returns a lock held for 10 s on all nodes.
 fn held() -> (Bench, LockId) {
     let mut bench = warm();
     let id = bench.lock(&LockRequest::new(b"job").ttl(secs(10)));
@@ -121,9 +122,10 @@ fn held() -> (Bench, LockId) {
     (bench, id)
 }
 
-/// The model's `Heeds::All`: what a node has lost is counted on no longer, whichever extension it answers.
+/// The model's `Heeds::All`: a node that reports the key missing no longer counts, whichever
+/// extension it answers.
 #[test]
-fn the_core_heeds_a_loss_that_is_heard_at_any_time() {
+fn the_core_heeds_a_reported_loss_at_any_time() {
     for late in [false, true] {
         let (mut bench, id) = held();
         let now = bench.now;

@@ -1,30 +1,31 @@
-//! Whom a node lets in of those who wait in the queue, where it puts their tickets, and what it keeps for them.
+//! Conformance of the queue: the waiters that a node lets in, the stamps of their tickets, and what
+//! the node keeps for them.
 
 use redbolt::proto::script::{ACQUIRE_IN_QUEUE, ACQUIRE_SHARED, LEAVE_QUEUE, UNDO, UNDO_SHARED};
 use redbolt_models::fair_queue::{Alone, Closing, FairQueue, FirstAsk, Mode};
 use redbolt_node::model::ClockReading;
 use redbolt_testkit::Peer;
 
-/// What may happen on one node.
+/// An event on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
-    /// A process asks without a ticket.
+    /// A process sends a request without a ticket.
     First(usize),
-    /// It asks in the queue, with T or 0.
+    /// A process sends a request in the queue, with T or 0.
     Ask(usize, u8),
     Undo(usize),
     /// A holder's compare-and-delete.
     Delete(usize),
     Leave(usize),
-    /// The time of all holders is over.
+    /// The keys of all holders expire.
     Expire,
-    /// The closed key has ended.
+    /// The closed key expires.
     Open,
-    /// Whoever has been called has had its grace.
+    /// The grace of the called waiter passes.
     Rest,
 }
 
-/// A node, and what the model says of it.
+/// A node that runs the scripts, with the model of it.
 struct Run<const C: usize> {
     model: FairQueue<3, C>,
     alone: Alone<C>,
@@ -45,7 +46,7 @@ impl<const C: usize> Run<C> {
         reply
     }
 
-    /// Does it on both sides, which have to agree on the answer and on what is left.
+    /// Runs an event on both sides, which have to agree on the reply and on the state afterwards.
     fn step(&mut self, does: Does) {
         match does {
             Does::First(by) => {
@@ -90,8 +91,8 @@ impl<const C: usize> Run<C> {
         self.compare(does);
     }
 
-    /// The model's answer. In the model a place may be lost at any moment: here it is where the node has called the first for
-    /// longer than its grace.
+    /// Returns the model's reply. In the model a place may be lost at any moment; here it is lost
+    /// if the node has called the head for longer than its grace.
     fn answer(&mut self, by: usize, t: u8, called: Option<usize>) -> (bool, u8) {
         let answer = self.model.ask(&mut self.alone, by, t);
         let is_held = (0..C).any(|it| self.alone.holds(it));
@@ -104,7 +105,7 @@ impl<const C: usize> Run<C> {
         self.model.ask(&mut self.alone, by, t)
     }
 
-    /// The process that was called for longer than its grace.
+    /// Returns the process that was called for longer than its grace.
     fn called(&mut self) -> Option<usize> {
         let reply = self.run(&["GET", CALL]);
         let (since, whom) = reply.lines().nth(1)?.split_once(' ')?;
@@ -148,7 +149,7 @@ impl<const C: usize> Run<C> {
             score.lines().nth(1).map_or(0, |stamp| stamp.parse().unwrap())
         });
         assert_eq!(stamps, self.alone.stamps(), "tickets behind {behind:?}");
-        // Whoever asks by a plain command sees that there is a queue.
+        // A plain command of a newcomer has to see that there is a queue.
         let is_there = !holders.is_empty() || is_closed;
         let has_queue = stamps.iter().any(|&stamp| stamp > 0);
         assert_eq!(is_marked || is_closed, is_there && has_queue, "a mark behind {behind:?}");
@@ -158,7 +159,7 @@ impl<const C: usize> Run<C> {
         );
     }
 
-    /// Who holds the node, whether a key is there that is free for the queue only, and whether what is held is marked.
+    /// Returns the holders, whether the key is closed, and whether a held key is marked.
     fn there(&mut self) -> (Vec<usize>, bool, bool) {
         let now = self.now / 1_000;
         let value = self.run(&["GET", "job"]);
@@ -198,7 +199,7 @@ impl<const C: usize> Run<C> {
         format!("{}00:{GRACE_MS}", self.name(by))
     }
 
-    /// What may come next.
+    /// Returns the events that may come next.
     fn next(&self, before: &[Does]) -> Vec<Does> {
         let is_held = (0..C).any(|by| self.alone.holds(by));
         if before.last() == Some(&Does::Open) {
@@ -222,12 +223,12 @@ impl<const C: usize> Run<C> {
     }
 }
 
-/// All that can happen on a node in so many steps.
+/// Runs every sequence of this many events on a node.
 #[test]
-fn the_scripts_of_the_queue_let_in_whom_the_nodes_of_the_model_do() {
+fn the_scripts_of_the_queue_let_in_the_waiters_of_the_model() {
     const S: Mode = Mode::Shared;
     const X: Mode = Mode::Exclusive;
-    // Those who share come first, as they do on a node at the same stamp.
+    // Readers come first, as they do on a node at the same stamp.
     let mut runs = 0;
     for modes in [[X, X], [S, X], [S, S]] {
         runs += all_runs(
@@ -244,7 +245,7 @@ fn the_scripts_of_the_queue_let_in_whom_the_nodes_of_the_model_do() {
     assert!(runs > 60_000, "{runs} runs only");
 }
 
-/// Plays these steps, and then with each further one.
+/// Runs these events, and then each continuation.
 fn all_runs<const C: usize>(model: FairQueue<3, C>, depth: usize, steps: &mut Vec<Does>) -> usize {
     let mut run = Run::new(model);
     steps.iter().for_each(|&does| run.step(does));
@@ -264,13 +265,13 @@ fn token(by: usize) -> String {
     format!("{}00", ["a", "b", "c"][by].repeat(32))
 }
 
-/// As the library keeps newcomers out.
+/// The library's way to keep newcomers out.
 const FIRST_ASK: FirstAsk = FirstAsk::Closed(Closing::ALWAYS);
 const T: u8 = 4;
 const STAMPS: &str = "redbolt:line:job";
 const ENDS: &str = "redbolt:line-until:job";
 const CALL: &str = "redbolt:line-call:job";
 const START_US: u64 = 1_767_225_600_000_000;
-/// So little that no ticket ends in a run.
+/// Long enough that no ticket ends in a run.
 const TTL_MS: u64 = 600;
 const GRACE_MS: u64 = 20;

@@ -1,4 +1,4 @@
-//! Which grants make a token, which are written back, and which count.
+//! Conformance of fencing: the grants that make a token, are written back, and count.
 
 use redbolt::proto::fence::{Agreement, agreement};
 use redbolt::proto::script::{
@@ -14,16 +14,17 @@ use crate::bench::{Bench, warm};
 
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-/// How a lock is asked for.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Alone,
     Shared,
-    /// By a reader that has tokens already.
+    /// An upgrade by a reader that has a token already.
     Upgraded,
 }
 
-/// Every order in which three grants can come with counters of 2, 4 and 6, or for one that shares of 3, 5 and 7.
+/// Tries every order of three grants with counters of 2, 4 and 6, or 3, 5 and 7 for a shared
+/// request.
 #[test]
 fn the_core_agrees_on_tokens_as_the_model_does() {
     for how in [How::Alone, How::Shared, How::Upgraded] {
@@ -42,7 +43,7 @@ fn the_core_agrees_on_tokens_as_the_model_does() {
     }
 }
 
-/// A lock of which all nodes have been asked.
+/// Returns a lock whose request was sent to all nodes.
 fn asked(how: How) -> (Bench, LockId) {
     let mut bench = warm();
     let request = LockRequest::new(b"job").fenced();
@@ -60,7 +61,7 @@ fn asked(how: How) -> (Bench, LockId) {
     (bench, id)
 }
 
-/// Two grants, and then a late one while the token is being written back.
+/// Answers with two grants, and then with a late one while the token is being written back.
 fn two_grants(how: How, order: [usize; 3], counters: [u8; 3]) -> Agreement {
     let (mut bench, id) = asked(how);
     let granted = match how {
@@ -107,7 +108,7 @@ fn lower(a: usize, b: usize, counters: [u8; 3]) -> usize {
     if counters[a] < counters[b] { a } else { b }
 }
 
-/// Whether a node is now asked to raise its counter, to exactly this.
+/// Returns true if a node is now asked to raise its counter to exactly `token`.
 fn writes_back(bench: &mut Bench, how: How, node: usize, token: u64) -> bool {
     let waits = bench.waiting(node) == ["write back"];
     if waits {
@@ -124,7 +125,7 @@ fn finish(bench: &mut Bench, node: usize) {
     bench.answer(node, ":1\r\n");
 }
 
-/// A write-back that was refused, for the key is another's by now, confirms nothing.
+/// A refused write-back confirms nothing, because the key is another holder's by then.
 #[test]
 fn the_core_does_not_count_a_write_back_that_was_refused() {
     let mut bench = warm();
@@ -137,15 +138,15 @@ fn the_core_does_not_count_a_write_back_that_was_refused() {
     assert_eq!(bench.reported(), [Event::Granted(id)], "the late one is equal");
 }
 
-/// What a node does, by what its counter is, whose its key is, what is proposed, and for one that shares from where on an odd
-/// counter stays: the model's `granted` and `written_back`.
+/// Compares the scripts with the model's `granted` and `written_back` for each counter, key owner,
+/// proposal, and bound from which a shared request keeps an odd counter.
 #[test]
 fn the_scripts_count_as_the_nodes_of_the_model_do() {
     let model = Fencing::<3, 2>::RULES;
     for how in [Ask::Alone, Ask::Shared, Ask::Upgraded, Ask::AloneInQueue, Ask::SharedInQueue] {
         for counter in 0..8 {
             for proposed in 1..8 {
-                // The library keeps none beyond what it proposes.
+                // The library keeps no counter beyond what it proposes.
                 for kept_from in 1..=proposed {
                     let shares = matches!(how, Ask::Shared | Ask::SharedInQueue);
                     let granted = model.granted(shares, counter, kept_from, proposed);
@@ -158,7 +159,7 @@ fn the_scripts_count_as_the_nodes_of_the_model_do() {
                     let reply = node.ask(how, 0, proposed, kept_from);
                     assert_eq!(reply, format!("+OK {granted}\r\n"), "{case}");
                     assert_eq!(node.counter(), granted.to_string(), "{case}");
-                    // Somebody else is denied, and counts nothing, but for one that shares it with those who do.
+                    // Another client is denied and counts nothing, unless both share the lock.
                     let other = node.ask(Ask::Alone, 2, proposed, kept_from);
                     assert!(other.starts_with(':'), "{case}: {other}");
                     assert_eq!(node.counter(), granted.to_string(), "{case}");
@@ -173,8 +174,9 @@ fn the_scripts_count_as_the_nodes_of_the_model_do() {
     }
 }
 
-/// Of one that has the key alone, shares it alone or with others, stands beside its own claim as a reader, or has it as the first in
-/// queue; and of one that has it no more.
+/// Tries write-backs by a client that has the key exclusively, shares it alone or with others, has
+/// an upgrade next to its claim as a reader, or has it as the head of the queue; and by one that no
+/// longer has it.
 #[test]
 fn the_scripts_write_back_as_the_nodes_of_the_model_do() {
     let model = Fencing::<3, 2>::RULES;
@@ -203,7 +205,7 @@ fn the_scripts_write_back_as_the_nodes_of_the_model_do() {
     }
 }
 
-/// A script that grants with a counter.
+/// A kind of script that grants with a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Alone,
@@ -213,7 +215,7 @@ enum Ask {
     SharedInQueue,
 }
 
-/// A server's scripts on one resource.
+/// A server that runs the scripts on one resource.
 struct Scripts(Peer);
 
 impl Scripts {
@@ -229,7 +231,8 @@ impl Scripts {
         self.0.run(words, ClockReading::from_micros(0))
     }
 
-    /// An ask, and of one in the queue the answer without its stamp. Who upgrades is named as the one who shares the key.
+    /// Runs a request. A reply from the queue is returned without its stamp. An upgrade names the
+    /// reader's claim of the same client.
     fn ask(&mut self, how: Ask, by: usize, proposed: u8, kept_from: u8) -> String {
         let own = token(how, by);
         let [proposed, kept_from] = [proposed, kept_from].map(|it| it.to_string());
@@ -298,7 +301,7 @@ impl Scripts {
     }
 }
 
-/// Of the one who asks, as the script names it.
+/// Returns the token of a client as the script names it.
 fn token(how: Ask, by: usize) -> String {
     let digits = ["a", "b", "c"][by].repeat(32);
     match how {

@@ -1,4 +1,4 @@
-//! When a connection is killed, and when an undo is the last word.
+//! Conformance of ghosts: when a connection is killed, and when an undo is final.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::bench::{Bench, ready, restart_guard_value, run_id, warm};
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Whether the ask was answered before its connection was lost, and whether the next one leads to the
-/// same process: the model's four cases.
+/// The model's four cases: whether the request was answered before its connection was lost, and
+/// whether the next connection leads to the same process.
 #[test]
-fn the_core_kills_and_undoes_again_where_the_model_does() {
+fn the_core_kills_and_undoes_again_when_the_model_does() {
     for (answered, same_run) in [(true, true), (true, false), (false, true), (false, false)] {
         let ghost = !answered;
         let case = format!("answered {answered}, same run {same_run}");
@@ -38,9 +38,9 @@ fn the_core_kills_and_undoes_again_where_the_model_does() {
     }
 }
 
-/// A kill that was refused lays no ghost.
+/// A refused kill ends no ghost.
 #[test]
-fn the_core_undoes_again_where_it_may_not_kill() {
+fn the_core_undoes_again_if_it_may_not_kill() {
     let mut bench = given_up(false, true);
     bench.answer(2, "-NOPERM no\r\n");
     bench.answer(2, ":0\r\n");
@@ -49,9 +49,9 @@ fn the_core_undoes_again_where_it_may_not_kill() {
     assert_eq!(bench.waiting(2), ["undo"]);
 }
 
-/// On one connection the undo is behind the ask, and its answer is the last word.
+/// On one connection the undo follows the request, and its reply is final.
 #[test]
-fn the_core_undoes_behind_the_ask() {
+fn the_core_undoes_behind_the_request() {
     let mut bench = warm();
     let id = bench.lock(&LockRequest::new(b"job").ttl(TTL));
     let _ = bench.next(2);
@@ -60,9 +60,9 @@ fn the_core_undoes_behind_the_ask() {
     assert_eq!(bench.waiting(2), ["ask", "check", "undo"]);
 }
 
-/// Every attempt has a token of its own, and a late answer to one that was given up grants nothing.
+/// Every attempt has a new token, and a late reply to an abandoned attempt grants nothing.
 #[test]
-fn the_core_gives_an_abandoned_token_no_second_life() {
+fn the_core_never_reuses_an_abandoned_token() {
     let mut bench = warm();
     let first = bench.lock(&LockRequest::new(b"job").ttl(TTL));
     let tokens: Vec<_> = (0..3).map(|node| bench.next(node).unwrap()[2].clone()).collect();
@@ -81,12 +81,12 @@ fn the_core_gives_an_abandoned_token_no_second_life() {
     assert!(bench.core.votes(second).grants().is_empty());
 }
 
-/// A restart guard's TTL that goes on as it was.
+/// Returns the TTL of a restart guard that did not change.
 fn votes() -> String {
     format!(":{}\r\n", Handshake::VOTES)
 }
 
-/// An attempt on the last node alone, whose connection is lost and comes back.
+/// Returns a bench with an attempt on the last node only, whose connection is lost and reopened.
 fn given_up(answered: bool, same_run: bool) -> Bench {
     let mut bench = warm();
     let id = bench.lock(&LockRequest::new(b"job").ttl(TTL));

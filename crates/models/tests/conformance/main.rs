@@ -1,6 +1,6 @@
-//! The models against what ships: each decision that a model takes is put to a real core, bytes in and
-//! events out, and each thing that a model's node does to the scripts, as the model of a server runs
-//! them (which is held against real servers by a test of its own).
+//! Conformance of the models with the shipping code. Each decision that a model's client takes is
+//! given to a real core, as bytes in and events out; each action of a model's node is given to the
+//! library's scripts, run by the embedded node, which another test compares with real servers.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bench;

@@ -1,5 +1,5 @@
-//! Whom a node lets in of those who wait in the queue for its slots, beside whoever wants the resource alone, and what it keeps for
-//! them.
+//! Conformance of permits in the queue: the waiters that a node lets in to its slots, alongside
+//! exclusive waiters, and what it keeps for them.
 
 use redbolt::proto::script::{
     ACQUIRE_IN_QUEUE, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_QUEUE, LEAVE_QUEUE, UNDO, UNDO_PERMIT,
@@ -9,18 +9,18 @@ use redbolt_models::permit_queue::{PermitQueue, Single};
 use redbolt_node::model::ClockReading;
 use redbolt_testkit::Peer;
 
-/// What may happen on one node.
+/// An event on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
-    /// A process asks without a ticket.
+    /// A process sends a request without a ticket.
     First(usize),
-    /// It asks in the queue, with its stamp.
+    /// A process sends a request in the queue, with its stamp.
     Ask(usize),
     Undo(usize),
     Leave(usize),
 }
 
-/// A node, and what the model says of it.
+/// A node that runs the scripts, with the model of it.
 struct Run {
     model: PermitQueue<3, 3>,
     stamps: [u8; 3],
@@ -34,14 +34,14 @@ impl Run {
         Self { model, stamps, single: model.single(), node }
     }
 
-    /// No time passes, so that nobody has been called for longer than its grace.
+    /// Runs a command. No time passes, so no waiter is called for longer than its grace.
     fn run(&mut self, words: &[&str]) -> String {
         let reply = self.node.run(words, ClockReading::from_micros(START_US));
         assert!(!reply.starts_with("-ERR"), "{words:?}: {reply}");
         reply
     }
 
-    /// Does it on both sides, which have to agree on the answer and on what is left.
+    /// Runs an event on both sides, which have to agree on the reply and on the state afterwards.
     fn step(&mut self, does: Does) {
         match does {
             Does::First(by) => {
@@ -73,7 +73,7 @@ impl Run {
         self.compare(does);
     }
 
-    /// The model leaves the slot to the node.
+    /// Checks a grant. The model leaves the choice of the slot to the node.
     fn gives(&mut self, does: Does, by: usize, fits: bool, slot: Option<u8>) {
         assert_eq!(slot.is_some(), fits, "{does:?}: granted");
         if let Some(slot) = slot {
@@ -152,7 +152,7 @@ impl Run {
         format!("{}00:20", self.name(by))
     }
 
-    /// What may come next.
+    /// Returns the events that may come next.
     fn next(&self, before: &[Does]) -> Vec<Does> {
         let mut next = vec![];
         for by in 0..3 {
@@ -171,9 +171,9 @@ impl Run {
     }
 }
 
-/// All that can happen on a node in so many steps.
+/// Runs every sequence of this many events on a node.
 #[test]
-fn the_scripts_let_in_whom_the_nodes_of_the_model_do_where_permits_queue() {
+fn the_scripts_of_queued_permits_let_in_the_waiters_of_the_model() {
     let mut runs = 0;
     for permits in [1, 2] {
         for alone in [[false; 3], [true, false, false]] {
@@ -186,7 +186,7 @@ fn the_scripts_let_in_whom_the_nodes_of_the_model_do_where_permits_queue() {
     assert!(runs > 30_000, "{runs} runs only");
 }
 
-/// Plays these steps, and then with each further one.
+/// Runs these events, and then each continuation.
 fn all_runs(
     model: PermitQueue<3, 3>,
     stamps: [u8; 3],
@@ -207,7 +207,7 @@ fn all_runs(
     runs
 }
 
-/// What was given, in the word of this number if it is a slot.
+/// Returns the slot at word `at` of a reply, or 0 if the reply grants the exclusive resource.
 fn slot(reply: &str, at: usize) -> Option<u8> {
     let words: Vec<_> = reply.split_whitespace().collect();
     let is_granted = words[0] == "+OK";

@@ -1,4 +1,5 @@
-//! Whom a node lets in beside whom, and what a holder of two claims takes itself for.
+//! Conformance of the read/write lock: the claims that a node lets in together, and the mode of a
+//! holder of two claims.
 
 use redbolt::proto::script::{
     ACQUIRE_SHARED, DOWNGRADE, EXTEND, EXTEND_DOWNGRADED, EXTEND_SHARED, UNDO, UNDO_DOWNGRADED,
@@ -13,7 +14,7 @@ use crate::bench::{Bench, warm};
 
 type Model = ReadWrite<3, 2>;
 
-/// What may happen on one node.
+/// An event on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     Ask(Of),
@@ -22,7 +23,7 @@ enum Does {
     Tick,
 }
 
-/// A node, and what the model says of it.
+/// A node that runs the scripts, with the model of it.
 struct Run {
     model: Model,
     node: Peer,
@@ -43,11 +44,11 @@ impl Run {
     fn eval(&mut self, script: &str, args: &[&str]) -> bool {
         let reply = self.run(&[&["EVAL", script, "1", "job"], args].concat());
         assert!(!reply.starts_with('-'), "{reply}");
-        // A denial is the TTL of what is in the way.
+        // A denial is the TTL of what blocks the request.
         reply == "+OK\r\n" || reply == ":1\r\n"
     }
 
-    /// The commands of each claim, by what the client does.
+    /// Sends the command of a claim, by the plan of the client.
     fn ask(&mut self, of: Of) -> bool {
         let (client, claim) = index(of);
         let [own, other] = [claim, 1 - claim].map(|claim| token(client, claim));
@@ -85,7 +86,7 @@ impl Run {
         }
     }
 
-    /// Does it on both sides, which have to agree on the answer and on what is left.
+    /// Runs an event on both sides, which have to agree on the reply and on the state afterwards.
     fn step(&mut self, does: Does) {
         let (real, model) = match does {
             Does::Tick => {
@@ -99,7 +100,7 @@ impl Run {
                 let (client, claim) = index(of);
                 let mut entries = self.entries;
                 let was_there = std::mem::take(&mut entries[client][claim]) > 0;
-                // Whose time is over may be there or not.
+                // An expired entry may still be there or not.
                 (self.undo(of) && was_there, was_there.then_some(entries))
             }
         };
@@ -108,7 +109,7 @@ impl Run {
         assert_eq!(self.there(), self.entries, "behind {does:?}");
     }
 
-    /// The ticks that each claim's entry has left on the node.
+    /// Returns the ticks left of each claim's entry on the node.
     fn there(&mut self) -> [[u8; 2]; 2] {
         let now = (self.now / 1_000) as i64;
         let value = self.run(&["GET", "job"]);
@@ -135,9 +136,9 @@ impl Run {
     }
 }
 
-/// Two clients with up to two claims each: all that can happen on a node in five steps.
+/// Runs every sequence of five events on a node, with two clients of up to two claims each.
 #[test]
-fn the_scripts_let_in_whom_the_nodes_of_the_model_do() {
+fn the_scripts_let_in_the_claims_of_the_model() {
     const READ: Plan = Plan::Once(Mode::Shared);
     const WRITE: Plan = Plan::Once(Mode::Exclusive);
     let mut runs = 0;
@@ -157,7 +158,7 @@ fn the_scripts_let_in_whom_the_nodes_of_the_model_do() {
     assert!(runs > 30_000, "{runs} runs only");
 }
 
-/// Plays these steps, and then with each further one.
+/// Runs these events, and then each continuation.
 fn all_runs(model: Model, steps: &mut Vec<Does>) -> usize {
     let mut run = Run::new(model);
     steps.iter().for_each(|&does| run.step(does));
@@ -170,7 +171,7 @@ fn all_runs(model: Model, steps: &mut Vec<Does>) -> usize {
     };
     let mut next = vec![Does::Tick];
     for of in claims.into_iter().filter(is_one).map(|(client, claim)| Of::new(client, claim)) {
-        // A claim asks once.
+        // A claim is requested once.
         if steps.contains(&Does::Ask(of)) {
             next.extend([Does::Extend(of), Does::Undo(of)]);
         } else {
@@ -186,9 +187,9 @@ fn all_runs(model: Model, steps: &mut Vec<Does>) -> usize {
     runs
 }
 
-/// The answers that three nodes can give to the second ask, in every number.
+/// Tries every number of grants that three nodes can give to the second request.
 #[test]
-fn the_core_takes_a_holder_for_what_the_model_does() {
+fn the_core_gives_a_holder_the_mode_of_the_model() {
     for granted in 0..=3 {
         let rules = Model::rules([Plan::Downgrade, Plan::Upgrade]);
         for (client, plan) in rules.plans.into_iter().enumerate() {
@@ -206,7 +207,7 @@ fn the_core_takes_a_holder_for_what_the_model_does() {
                 let is_released = plan == Plan::Downgrade && count >= 2;
                 assert_eq!(has_gone, is_released, "{plan:?}: let go of as a whole by {count}");
                 let grants = node < granted;
-                // It was taken back where two have denied already.
+                // The request was undone if two nodes have denied already.
                 if bench.next(node).is_none() {
                     continue;
                 }
@@ -239,7 +240,7 @@ fn of_model(mode: LockMode) -> Mode {
     if mode == LockMode::Shared { Mode::Shared } else { Mode::Exclusive }
 }
 
-/// Whether its first claim is a writer's.
+/// Returns true if the plan's first claim is a writer's.
 fn writes(plan: Plan) -> bool {
     matches!(plan, Plan::Once(Mode::Exclusive) | Plan::Downgrade)
 }
@@ -258,7 +259,7 @@ fn marked(token: &str) -> String {
     format!("w:{token}")
 }
 
-/// A little less than so many ticks, so that nothing ends on one.
+/// Returns a little less than this many ticks in milliseconds, so that nothing ends on a tick.
 fn millis(ticks: u8) -> String {
     (u64::from(ticks) * (TICK_MS - 1)).to_string()
 }

@@ -1,4 +1,5 @@
-//! Which grants count, who is enrolled, and in which order things are written.
+//! Conformance of the restart guard: the grants that count, the nodes that are enrolled, and the
+//! order of writes.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::bench::{cold, ready, restart_guard_of, restart_guard_value, warm};
 
 const VALUES: [Value; 4] = [Value::Missing, Value::Past, Value::Copied, Value::Present];
 
-/// What a node with this restart guard tells a handshake.
+/// Returns the handshake of a node with this restart guard.
 fn handshakes(value: Value, quarantine: u8) -> Handshake {
     let restart_guard = match value {
         Value::Missing => None,
@@ -29,13 +30,13 @@ fn history(digit: u8) -> Option<String> {
     String::from_utf8(vec![digit; 40]).ok()
 }
 
-/// A restart guard's TTL with so many ticks of quarantine left.
+/// Returns the TTL of a restart guard with this many ticks of quarantine left.
 fn pttl(quarantine: Option<u8>) -> i64 {
     quarantine.map_or(-2, |ticks| Handshake::VOTES + 1_000 * i64::from(ticks))
 }
 
-/// Everything that the restart guard can be when the connection opens, and for the ask of the first flight,
-/// which is a script and looks itself.
+/// Tries every state of the restart guard when the connection opens and at the first request, a
+/// script that checks the guard itself.
 #[test]
 fn the_core_counts_the_grants_that_the_model_counts() {
     let decisions = Decisions::new(RestartTrust::Strict, true);
@@ -56,7 +57,7 @@ fn the_core_counts_the_grants_that_the_model_counts() {
     assert_eq!(counted, 3, "with the value that is ours, and a TTL behind the SET that votes");
 }
 
-/// Whether the third node's grant counts. If not, it is undone at once.
+/// Returns true if the third node's grant counts. Otherwise it has to be undone at once.
 fn first_flight(value: Value, before: u8, behind: Option<u8>) -> bool {
     let mut bench = cold();
     let id = bench.lock(&LockRequest::new(b"job"));
@@ -69,7 +70,7 @@ fn first_flight(value: Value, before: u8, behind: Option<u8>) -> bool {
     let is_set = behind == Some(0);
     bench
         .answer(2, &if is_set { "+OK\r\n".into() } else { format!("+GUARD {}\r\n", pttl(behind)) });
-    // It is the master that it was when the handshake ran.
+    // The node is the master that it was at the handshake.
     let words = bench.next(2).expect("the proof is due");
     bench.answer(2, &server.answer(&words).expect("INFO is of the handshake"));
     match bench.core.votes(id).of(bench.node(2)) {
@@ -85,9 +86,9 @@ fn first_flight(value: Value, before: u8, behind: Option<u8>) -> bool {
     }
 }
 
-/// The same on a connection that was found good before: what the model calls a flush.
+/// A connection whose guard was as expected before: the model's flush.
 #[test]
-fn the_core_looks_behind_every_ask() {
+fn the_core_checks_behind_every_request() {
     let decisions = Decisions::new(RestartTrust::Strict, true);
     for behind in [None, Some(0), Some(1), Some(2)] {
         let mut bench = warm();
@@ -116,14 +117,14 @@ fn the_core_enrols_where_the_model_does_with_a_whole_quarantine_in_one_command()
                 words[3..],
                 [b"redbolt:guard".to_vec(), seen, restart_guard_of(2, 1, Some(b'1')), life]
             );
-            // It does not vote for having been enrolled: it is looked at again.
+            // An enrolment is not a vote: the guard is read again.
             bench.answer(2, ":1\r\n");
             assert_eq!(bench.waiting(2), ["info", "look", "check"]);
         }
     }
 }
 
-/// A connection that was found good a while ago: behind the ask it is read whether the node was a replica since.
+/// On a connection that was checked a while ago, the history is read behind the request.
 #[test]
 fn the_core_counts_no_grant_of_a_node_that_was_a_replica() {
     for digit in [b'1', b'0'] {
@@ -153,9 +154,10 @@ fn the_core_counts_no_grant_of_a_node_that_was_a_replica() {
     }
 }
 
-/// Other limits, of whichever run, and what is no restart guard at all: no vote, and nothing is written.
+/// A guard with other limits, of any run, or with no valid value: the node does not vote, and
+/// nothing is written.
 #[test]
-fn the_core_leaves_restart_guards_that_are_not_ours_alone() {
+fn the_core_does_not_change_foreign_restart_guards() {
     let ours = String::from_utf8(restart_guard_value(2, 1)).unwrap();
     let limits = [":10000:3:0", ":30000:5:0"].map(|limits| ours.replace(":30000:3:0", limits));
     for other in ["x", &limits[0], &limits[1]] {
@@ -172,7 +174,7 @@ fn the_core_leaves_restart_guards_that_are_not_ours_alone() {
     }
 }
 
-/// Row 49: where the grant did not count, having the key is worth nothing.
+/// Row 49: the key is worth nothing on a node whose grant did not count.
 #[test]
 fn the_core_extends_only_where_the_grant_counted() {
     for behind in [None, Some(0)] {
@@ -187,7 +189,7 @@ fn the_core_extends_only_where_the_grant_counted() {
         bench.answer(2, &format!(":{}\r\n", pttl(behind)));
         let now = bench.now;
         bench.core.extend(id, Duration::from_secs(20), now).unwrap();
-        // The undo, the look at the restart guard, and the extension, which finds the key.
+        // The undo, the check of the restart guard, and the extension, which finds the key.
         for _ in 0..bench.waiting(2).len() {
             let answer = match Command::new(&bench.next(2).unwrap()).kind {
                 Kind::Look => "$-1\r\n",
@@ -202,9 +204,9 @@ fn the_core_extends_only_where_the_grant_counted() {
     }
 }
 
-/// In the model anybody may enrol a node at any moment where what is found then calls for it. Nothing
-/// that was seen earlier makes the script do more. Our own value is written once more for those only who
-/// saw it, which is whoever says that the nodes are new.
+/// In the model a node may be enrolled at any moment if its state at that moment requires it.
+/// Earlier observations of a client do not make the script do more. The client's own value is
+/// written again only for a client that saw it, which is the one that declares nodes new.
 #[test]
 fn the_script_enrols_only_what_the_model_enrols() {
     for (found, seen, enrols) in [

@@ -1,4 +1,5 @@
-//! Which slots make a permit, what a move does to the answer before it, and what a heal is worth.
+//! Conformance of the semaphore: the slots that make a permit, the effect of a move on the previous
+//! reply, and the worth of a heal.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::bench::{Bench, warm};
 
 /// The model's `Permit::SameSlot`.
 #[test]
-fn the_core_holds_a_permit_where_a_quorum_gave_one_slot() {
+fn the_core_holds_a_permit_if_a_quorum_gave_one_slot() {
     let (mut bench, id) = asked(3);
     bench.answer(0, "+OK 0 0 7\r\n");
     bench.answer(1, "+OK 1 0 7\r\n");
@@ -56,9 +57,9 @@ fn the_core_settles_once_and_undoes_everywhere() {
     }
 }
 
-/// Two slots of which nodes have nothing else free.
+/// Two slots, given by nodes that have no other free slot.
 #[test]
-fn the_core_asks_for_no_slot_that_no_quorum_can_give() {
+fn the_core_requests_no_slot_that_no_quorum_can_give() {
     let (mut bench, _) = asked(3);
     bench.answer(0, "+OK 0 0 0\r\n");
     bench.answer(1, "+OK 1 0 0\r\n");
@@ -67,7 +68,8 @@ fn the_core_asks_for_no_slot_that_no_quorum_can_give() {
     assert_eq!(bench.waiting(0), ["undo"]);
 }
 
-/// The model's `Heal::Guarded`: a heal is a grant only under the restart guard, and then as any other.
+/// The model's `Heal::Guarded`: a heal counts only under the restart guard, and then like any
+/// grant.
 #[test]
 fn the_core_counts_a_healed_node_only_under_its_restart_guard() {
     for (answer, counts) in [("+OK 1\r\n", true), ("+GUARD -2\r\n", false), (":400\r\n", false)] {
@@ -91,7 +93,7 @@ fn the_core_counts_a_healed_node_only_under_its_restart_guard() {
     }
 }
 
-/// A slot that is taken is asked for again after 2, 4 and 6 round trips, and an extension asks for none.
+/// A taken slot is requested again after 2, 4 and 6 round trips; an extension requests none.
 #[test]
 fn the_core_heals_a_few_times_and_never_with_an_extension() {
     let (mut bench, id) = asked(3);
@@ -114,7 +116,7 @@ fn the_core_heals_a_few_times_and_never_with_an_extension() {
     assert_eq!(bench.waiting(0), ["extend"]);
 }
 
-/// What may happen on one node.
+/// An event on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     Ask(usize),
@@ -124,7 +126,7 @@ enum Does {
     Tick,
 }
 
-/// A node, and what the model says of it.
+/// A node that runs the scripts, with the model of it.
 struct Run<const C: usize> {
     model: Semaphore<3, C>,
     alone: Alone<C>,
@@ -144,11 +146,11 @@ impl<const C: usize> Run<C> {
         reply
     }
 
-    /// Does it on both sides, which have to agree on the answer and on what is left.
+    /// Runs an event on both sides, which have to agree on the reply and on the state afterwards.
     fn step(&mut self, does: Does) {
         let before = self.alone.entries();
         match does {
-            // The model leaves the slot to the node.
+            // The model leaves the choice of the slot to the node.
             Does::Ask(by) => match self.asks(by, (by as u8).to_string(), "1") {
                 Some(slot) => {
                     assert!(self.model.may_give(&self.alone, by, slot), "{does:?}: slot {slot}");
@@ -177,7 +179,7 @@ impl<const C: usize> Run<C> {
             Does::Undo(by) => {
                 let real = self.run(&["EVAL", UNDO_PERMIT.text, "2", "job", ENDS, &token(by)]);
                 let was_there = self.model.undone(&mut self.alone, by);
-                // Whose time is over may be there or not.
+                // An expired entry may still be there or not.
                 assert!(!was_there || real == ":1\r\n", "{does:?} on {before:?}: {real}");
             }
             Does::Tick => {
@@ -188,7 +190,7 @@ impl<const C: usize> Run<C> {
         assert_eq!(self.there(), self.alone.entries(), "behind {does:?} on {before:?}");
     }
 
-    /// The slot that is given, of so many, beginning with one.
+    /// Requests a slot, searching from `first` by `step`, and returns the one given.
     fn asks(&mut self, by: usize, first: String, step: &str) -> Option<u8> {
         let (ttl, slots) = (millis(self.model.ttls[by]), self.model.slots.to_string());
         let keys = ["EVAL", ACQUIRE_PERMIT.text, "2", "job", ENDS];
@@ -211,7 +213,7 @@ impl<const C: usize> Run<C> {
         })
     }
 
-    /// What may come next.
+    /// Returns the events that may come next.
     fn next(&self) -> Vec<Does> {
         let mut next = vec![Does::Tick];
         for by in 0..C {
@@ -223,8 +225,8 @@ impl<const C: usize> Run<C> {
     }
 }
 
-/// All that can happen on a node in so many steps, to three clients and two slots, and to two clients and three: the model's
-/// `is_free`, `take`, `Extend::ThisSlot` and `Undo::Token`; and an entry is never shortened.
+/// Runs every sequence of this many events on a node: the model's `is_free`, `take`,
+/// `Extend::ThisSlot` and `Undo::Token`. An entry is never shortened.
 #[test]
 fn the_scripts_give_move_extend_and_undo_as_the_nodes_of_the_model_do() {
     let three = Semaphore::<3, 3> { ttls: [2, 1, 3], extensions: [1, 3, 1], ..Semaphore::RULES };
@@ -236,7 +238,7 @@ fn the_scripts_give_move_extend_and_undo_as_the_nodes_of_the_model_do() {
     assert!(runs > 60_000, "{runs} runs only");
 }
 
-/// Plays these steps, and then with each further one.
+/// Runs these events, and then each continuation.
 fn all_runs<const C: usize>(model: Semaphore<3, C>, steps: &mut Vec<Does>, depth: usize) -> usize {
     let mut run = Run::new(model);
     steps.iter().for_each(|&does| run.step(does));
@@ -265,7 +267,8 @@ fn one_server_under_two_names_gives_one_slot() {
     assert_eq!(ask("02"), ":2000\r\n");
 }
 
-/// What a node has said: that it is full, or which of two slots it gave and whether the other one is free.
+/// The reply of a node with two slots: full, or the slot that it gave and whether the other one is
+/// free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Full,
@@ -280,7 +283,8 @@ const SAID: [Said; 5] = [
     Said::Gave { slot: 2, other_is_free: true },
 ];
 
-/// Everything that three nodes can say of two slots, and then of a move. The core has a permit exactly when the model's client has one.
+/// Tries every combination of replies that three nodes can give about two slots, and then about a
+/// move. The core has a permit exactly when the model's client has one.
 #[test]
 fn the_core_has_a_permit_whenever_the_model_does() {
     let (mut granted, mut settled) = (0, 0);
@@ -297,21 +301,21 @@ fn the_core_has_a_permit_whenever_the_model_does() {
     assert!(granted >= 700 && settled >= 140, "{granted} at once, {settled} moved");
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 enum Came {
     Granted,
     Settled,
     Refused,
 }
 
-/// The nodes' answers, and who moves the client if it is told to, one bit each.
+/// Runs an attempt with these replies. `moved`: the nodes that accept a move, one bit each.
 fn attempt(replied: [Said; 3], moved: u8) -> Came {
     let model = Semaphore::<3, 2>::RULES;
     let mut received = model.attempt();
     let (mut bench, id) = asked(2);
     let mut came = None;
     for (node, replied) in replied.into_iter().enumerate() {
-        // It was taken back, or is healed, where two have said enough.
+        // Once two nodes have decided, the request was undone or is healed.
         if bench.waiting(node) != ["ask"] {
             continue;
         }
@@ -368,7 +372,7 @@ fn attempt(replied: [Said; 3], moved: u8) -> Came {
     Came::Settled
 }
 
-/// What the core has told, which has a permit exactly where the model does: whether it was granted.
+/// Compares the core with the model, and returns whether the attempt was granted, if it ended.
 fn came_of(bench: &mut Bench, id: LockId, has: Option<u8>, case: &str) -> Option<bool> {
     let slot = bench.core.slot(id).map(|slot| slot as u8 + 1);
     let events = bench.reported();
@@ -392,7 +396,7 @@ fn asked(permits: u16) -> (Bench, LockId) {
     (bench, id)
 }
 
-/// Three nodes gave three slots, and have the others free.
+/// Returns a lock for which three nodes gave three slots and have the others free.
 fn split() -> (Bench, LockId) {
     let (mut bench, id) = asked(3);
     for node in 0..3 {
@@ -401,7 +405,7 @@ fn split() -> (Bench, LockId) {
     (bench, id)
 }
 
-/// The slot that a node is asked for, and no other.
+/// Returns the only slot that a node is asked for.
 fn wanted(bench: &mut Bench, node: usize) -> u64 {
     let words = bench.next(node).unwrap();
     assert_eq!(bench.waiting(node), ["move"]);
@@ -414,7 +418,7 @@ fn token(by: usize) -> String {
     format!("{}00", ["a", "b", "c"][by].repeat(32))
 }
 
-/// A little less than so many ticks, so that nothing ends on one.
+/// Returns a little less than this many ticks in milliseconds, so that nothing ends on a tick.
 fn millis(ticks: u8) -> String {
     (u64::from(ticks) * (TICK_MS - 1)).to_string()
 }

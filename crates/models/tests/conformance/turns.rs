@@ -1,4 +1,4 @@
-//! Whose turn it is: what a node makes of the call of whoever stands first, and when and why a waiter asks again.
+//! Conformance of turns: how a node calls the head, and when and why a waiter retries.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use redbolt_testkit::{Command, Host, Kind, Peer, Random, Scripted, bulk};
 
 use crate::bench::ready;
 
-/// What may happen on one node.
+/// An event on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     Ask(usize),
-    /// Who was let in first lets go.
+    /// The oldest holder releases.
     Release,
-    /// Somebody who is in no queue takes the lock.
+    /// A client outside the queue takes the lock.
     Stranger,
     Leave(usize),
     Tick,
 }
 
-/// A node, and what the model says of it.
+/// A node that runs the scripts, with the model of it.
 struct Run {
     model: Turns,
     alone: Alone,
@@ -38,7 +38,7 @@ struct Run {
 }
 
 impl Run {
-    /// All have asked in vain, one after the other.
+    /// Returns a node with a holder and all waiters in the queue, one after the other.
     fn new(model: Turns) -> Self {
         let node = Peer::new(0, model::ClockReading::from_micros(START_US));
         let mut run = Self { model, alone: model.alone(), node, now: START_US, holders: vec![] };
@@ -71,7 +71,7 @@ impl Run {
         reply
     }
 
-    /// Does it on both sides, which have to agree on the answer and on what is left.
+    /// Runs an event on both sides, which have to agree on the reply and on the state afterwards.
     fn step(&mut self, does: Does) {
         match does {
             Does::Ask(by) => {
@@ -161,7 +161,8 @@ impl Run {
         assert_eq!(real, self.alone.called(), "who is called behind {behind:?}");
     }
 
-    /// A ms less than so many ticks: at the last of them it is over.
+    /// Returns a millisecond less than the grace in ticks, so that it has passed at the last of
+    /// them.
     fn grace(&self, by: usize) -> String {
         (u64::from(self.model.graces[by]) * TICK_MS - 1).to_string()
     }
@@ -178,7 +179,7 @@ impl Run {
         format!("{}00:{}", self.name(by), self.grace(by))
     }
 
-    /// What may come next.
+    /// Returns the events that may come next.
     fn next(&self) -> Vec<Does> {
         let mut next = vec![Does::Tick];
         next.extend((!self.holders.is_empty()).then_some(Does::Release));
@@ -190,9 +191,9 @@ impl Run {
     }
 }
 
-/// All that can happen on a node in so many steps behind a release.
+/// Runs every sequence of this many events on a node behind a release.
 #[test]
-fn the_scripts_call_let_in_and_pass_whom_the_nodes_of_the_model_do() {
+fn the_scripts_call_let_in_and_pass_the_waiters_of_the_model() {
     let mut runs = 0;
     for permits in [1, 3] {
         for graces in [[1, 2, 1], [2, 1, 3]] {
@@ -206,7 +207,7 @@ fn the_scripts_call_let_in_and_pass_whom_the_nodes_of_the_model_do() {
     assert!(runs > 10_000, "{runs} runs only");
 }
 
-/// Plays these steps, and then with each further one.
+/// Runs these events, and then each continuation.
 fn all_runs(model: Turns, steps: &mut Vec<Does>) -> usize {
     let mut run = Run::new(model);
     steps.iter().for_each(|&does| run.step(does));
@@ -222,18 +223,19 @@ fn all_runs(model: Turns, steps: &mut Vec<Does>) -> usize {
     runs
 }
 
-/// A core whose lock waits in the queue at three nodes, and that is told of changes by the first of them.
+/// A core with a lock in the queue of three nodes, of which the first sends notifications.
 struct Waiter {
     core: Core,
     now: ClockReading,
-    /// Of commands first, then of notifications.
+    /// The links for commands, then those for notifications.
     links: [Vec<LinkId>; 2],
     nodes: [Vec<Scripted>; 2],
     id: LockId,
 }
 
 impl Waiter {
-    /// So many stand before it, and the resource is held, or whoever is first has been called.
+    /// Returns a waiter with `before` others in front of it. `reported` states that the resource is
+    /// held, or that the head was called.
     fn new(before: usize, reported: &str) -> Self {
         let mut settings = Settings::new(vec![NodeSettings::default(); 3]);
         settings.wake = WakeStrategy::Queue;
@@ -250,7 +252,7 @@ impl Waiter {
         let mut waiter = Self { core, now, links, nodes, id };
         waiter.answer_all(Some(&place(before, HELD)));
         assert!(waiter.core.has_place(id), "all nodes have told the same");
-        // Whoever begins to be notified does not know whether it is too late for that.
+        // A new subscriber has to check whether the change has already happened.
         waiter.is_inspected(&[]);
         waiter.asks_after();
         waiter.answer_all(Some(&place(before, reported)));
@@ -272,7 +274,7 @@ impl Waiter {
         }
     }
 
-    /// Answers everything but looks until nothing is asked; asks by their place, if there is one.
+    /// Answers all requests except inspections; requests in the queue by `place`, if given.
     fn answer_all(&mut self, place: Option<&str>) {
         loop {
             self.listen();
@@ -293,7 +295,7 @@ impl Waiter {
         }
     }
 
-    /// An oldest request of a link that is like this.
+    /// Returns the oldest request of any link that matches.
     fn due(&self, is_wanted: impl Fn(&Words) -> bool) -> Option<(usize, usize, Words)> {
         let all = self.nodes.iter().enumerate();
         let mut all = all.flat_map(|(push, nodes)| {
@@ -309,7 +311,7 @@ impl Waiter {
         self.core.receive(self.links[push][at], answer.as_bytes(), self.now);
     }
 
-    /// Answers all looks, by what has gone of what they look at. What they looked at.
+    /// Answers all inspections, with the keys in `gone` as missing, and returns the inspected keys.
     fn is_inspected(&mut self, gone: &[&str]) -> Vec<String> {
         let mut seen = Vec::new();
         loop {
@@ -328,7 +330,7 @@ impl Waiter {
         }
     }
 
-    /// The first node tells that a key has changed.
+    /// Sends the first node's notification that a key has changed.
     fn is_notified(&mut self, key: &str) {
         let text =
             format!("*3\r\n{}{}*1\r\n{}", bulk("message"), bulk("__redis__:invalidate"), bulk(key));
@@ -336,13 +338,13 @@ impl Waiter {
         self.listen();
     }
 
-    /// Whether it has asked again.
+    /// Returns true if the waiter has sent another request.
     fn asks(&self) -> bool {
         let node = &self.nodes[0][0];
         node.kinds().iter().any(|kind| kind.starts_with("ask"))
     }
 
-    /// How often it looks at the resource within this span if nothing happens.
+    /// Returns the number of inspections of the resource within this span if nothing happens.
     fn looks_for(&mut self, span: Duration) -> usize {
         let until = self.now.boot + span;
         let mut looks = 0;
@@ -355,7 +357,7 @@ impl Waiter {
         looks
     }
 
-    /// When it asks again if nothing happens.
+    /// Returns the time until the waiter retries if nothing happens.
     fn asks_after(&mut self) -> Duration {
         let begun = self.now.boot;
         for _ in 0..10_000 {
@@ -372,7 +374,7 @@ impl Waiter {
     }
 }
 
-/// The answer of a node where so many stand before the ticket.
+/// Returns a node's reply to a request with this many tickets in front.
 fn place(before: usize, reported: &str) -> String {
     let name = |rank: usize| format!("x{}00", ["a", "b", "c", "d"][rank].repeat(32));
     let [last, last_but_one] = [1, 2].map(|back| before.checked_sub(back).map(name));
@@ -382,16 +384,17 @@ fn place(before: usize, reported: &str) -> String {
     format!("+WAIT {left} 5 {before} {last} {last_but_one}\r\n")
 }
 
-/// The key of the ticket that so many stand before.
+/// Returns the key of the ticket that this many others stand before.
 fn ticket_of(rank: usize) -> String {
     format!("redbolt:line-wait:x{}", ["a", "b", "c", "d"][rank].repeat(32))
 }
 
 const HELD: &str = "9000 90";
 
-/// The model's `receives_release` and `receives_leaving`: it reads what it is to be told of, and nothing else.
+/// The model's `receives_release` and `receives_leaving`: the core inspects those keys and no
+/// other.
 #[test]
-fn the_core_listens_for_what_the_model_hears_of() {
+fn the_core_subscribes_to_what_the_model_receives() {
     let model = Turns::RULES;
     for before in 0..4 {
         let mut waiter = Waiter::new(before, HELD);
@@ -399,7 +402,7 @@ fn the_core_listens_for_what_the_model_hears_of() {
             assert!(!waiter.nodes[0][node].kinds().contains(&"ask"), "it pauses");
         }
         waiter.is_notified("job");
-        // Whoever is first asks whatever is told of the resource.
+        // The head retries on any notification about the resource.
         if before == 0 {
             assert!(waiter.asks() && model.receives_release(0));
             continue;
@@ -421,9 +424,9 @@ fn the_core_listens_for_what_the_model_hears_of() {
     }
 }
 
-/// It asks within a trip, or what it takes to leave the lock to whoever is first.
+/// The core retries within a trip, plus the time in which the lock is left to the head.
 #[test]
-fn the_core_asks_when_it_is_its_turn() {
+fn the_core_retries_when_it_is_its_turn() {
     let soon = Duration::from_millis(2);
     for before in 0..2 {
         let mut waiter = Waiter::new(before, HELD);
@@ -445,10 +448,10 @@ fn the_core_asks_when_it_is_its_turn() {
     assert!(third.asks_after() <= soon, "it asks who stands before it now");
 }
 
-/// The model's timers: the longest pause where the lock is held, and what is left of a call, for whoever is next, and a little
-/// later for those behind it.
+/// The model's timers: the longest pause while the lock is held; the rest of a call for the next
+/// waiter, and a little more for those behind it.
 #[test]
-fn the_core_asks_again_when_the_model_does() {
+fn the_core_retries_when_the_model_does() {
     let model = Turns::RULES;
     let (least, most) = (Duration::from_millis(1_500), Duration::from_millis(2_001));
     for before in 0..4 {
@@ -467,9 +470,10 @@ fn the_core_asks_again_when_the_model_does() {
     }
 }
 
-/// The model's `looks`: whoever hears of no release finds a resource idle soon, and asks.
+/// The model's `looks`: a waiter that is not notified of releases finds an idle resource soon, and
+/// retries.
 #[test]
-fn the_core_looks_from_behind_when_the_model_does() {
+fn the_core_inspects_when_the_model_does() {
     let model = Turns::RULES;
     for before in 0..4 {
         let mut waiter = Waiter::new(before, HELD);
@@ -484,7 +488,7 @@ fn token(by: usize) -> String {
 }
 
 const DEPTH: usize = 6;
-/// So little that nothing ends in a run.
+/// Long enough that nothing ends in a run.
 const TICK_MS: u64 = 10;
 const TTL: &str = "3000";
 const ENDS: &str = "redbolt:until:job";
