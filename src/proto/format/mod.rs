@@ -1,8 +1,9 @@
 //! The wire formats of other libraries.
 //!
-//! A format is what is at a key while a lock is held, and what a release publishes. Each has a folder, and is one [`Format`],
-//! which a profile points to. Invariant: nothing outside a folder names its library, except `profiles` and the table of scripts,
-//! so that a program links only the formats that it names.
+//! A format defines the data at a key while a lock is held, and what a release publishes. Each
+//! format has a folder and is one [`Format`], to which a profile points. Invariant: only a format's
+//! folder, `profiles` and the table of scripts name its library, so that a program links only the
+//! formats that it uses.
 
 pub(super) mod plain;
 mod profiles;
@@ -24,13 +25,13 @@ use super::profile::Profile;
 use super::script::definition::Script;
 use super::script::force_unlock::FORCE_UNLOCK;
 
-/// Whether one of these formats, or that of `own`, keeps a key of this name with its locks.
+/// Returns whether one of these formats, or that of `own`, keeps a key of this name with its locks.
 pub(super) fn keeps(formats: &[Profile], own: Profile, key: &[u8]) -> bool {
     let formats = formats.iter().chain([&own]).filter_map(|profile| profile.format());
     formats.into_iter().any(|format| (format.keeps)(key))
 }
 
-/// The first of these formats that knows the data at a key, and the state of that key.
+/// Returns the first of these formats that recognises the data at a key, and the state of the key.
 pub(super) fn recognise(
     formats: impl IntoIterator<Item = Profile>,
     key: &[u8],
@@ -40,7 +41,8 @@ pub(super) fn recognise(
     formats.find_map(|format| Some((format, (format.recognise)(key, data)?)))
 }
 
-/// The names of the profiles that have keys of this type. Names, so that nothing is linked.
+/// Returns the names of the profiles that have keys of this type. Names, so that no format is
+/// linked.
 pub(crate) fn names_for(kind: &DataKind) -> &'static [&'static str] {
     match kind {
         DataKind::Hash => &["redisson", "redisson-rw"],
@@ -54,15 +56,15 @@ pub(crate) fn names_for(kind: &DataKind) -> &'static [&'static str] {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Data<'a> {
-    /// The beginning of a string, without the mark of redbolt's waiters.
+    /// The beginning of a string, without the mark of redbolt's queue.
     String(&'a [u8]),
     /// The values and names of all fields of a hash.
     Hash(&'a [(&'a str, &'a str)]),
     /// A sorted set.
     SortedSet {
-        /// The number of members whose score is later than the node's clock.
+        /// The number of members with a score later than the node's clock.
         count: usize,
-        /// Up to 2,048 of those, with the ms until their score.
+        /// Up to 2,048 of these members, each preceded by the ms until its score.
         members: &'a [(&'a str, &'a str)],
     },
 }
@@ -70,12 +72,12 @@ pub enum Data<'a> {
 /// Names the channels on which releases of a lock are published.
 type ChannelsOf = fn(&[u8]) -> Vec<Vec<u8>>;
 
-/// The wire format of another library. A lock of it is on one resource.
+/// The wire format of another library. Each of its locks is on one resource.
 #[non_exhaustive]
 pub struct Format {
-    /// Its name on the command line and in records.
+    /// The name on the command line and in records.
     pub name: &'static str,
-    /// The scripts that no other format has.
+    /// The scripts of this format alone.
     pub scripts: &'static [&'static Script],
     /// The kind of an exclusive lock.
     pub exclusive: &'static LockKind,
@@ -83,25 +85,26 @@ pub struct Format {
     pub shared: Option<&'static LockKind>,
     /// The kind of an exclusive lock with a fencing token, if the format has a counter.
     pub fenced: Option<&'static LockKind>,
-    /// Why a lock cannot have this name, if it cannot.
+    /// Returns why a lock cannot have this name, or `None` if it can.
     pub cannot_be: fn(&[u8]) -> Option<&'static str>,
-    /// Whether a key of this name is kept with locks, so that it is not a lock.
+    /// Returns whether a key of this name is kept with locks, so that it cannot be a lock.
     pub keeps: fn(&[u8]) -> bool,
-    /// The channels on which releases of the lock with this name are published.
+    /// Returns the channels on which releases of the lock with this name are published.
     pub channels: Option<ChannelsOf>,
-    /// Whether each release is published, so that a subscriber need not ask in between.
+    /// Whether every release is published, so that a subscriber need not poll.
     pub publishes_every_release: bool,
-    /// The state of a key with this name and these data, if they are of this format.
+    /// Returns the state of a key with this name and data, if the data has this format.
     pub recognise: fn(&[u8], &Data<'_>) -> Option<KeyState>,
-    /// The member or field that is not a holder.
+    /// The member or field of a lock that is not a holder.
     pub mark: &'static str,
-    /// Removes holders that an operator has seen. Its KEYS is the lock. Behind the type of the key, its ARGV are a string or the
-    /// members or fields that were seen. It returns the number of those that were still there.
+    /// The script that removes holders which an operator has seen. KEYS is the lock. ARGV is the
+    /// type of the key, followed by the string, the members or the fields that were seen. The reply
+    /// is the number of those that were removed.
     pub force_unlock: &'static Script,
 }
 
 impl Format {
-    /// A format with this name and this kind of lock, and nothing more.
+    /// Returns a format with this name and kind of lock, and no other features.
     #[must_use]
     pub const fn new(name: &'static str, exclusive: &'static LockKind) -> Self {
         Self {
@@ -120,17 +123,17 @@ impl Format {
         }
     }
 
-    /// Whether this member or field is a holder.
+    /// Returns whether this member or field is a holder.
     pub(super) fn is_holder(&self, name: &str) -> bool {
         name != self.mark
     }
 
-    /// Whether it has readers.
+    /// Returns whether the format has readers.
     pub(super) fn has_readers(&self) -> bool {
         self.shared.is_some()
     }
 
-    /// What a lock of it cannot be, if it was asked for that: the format has no room for it.
+    /// Returns why the format does not support such a lock, or `None` if it does.
     pub(super) fn cannot(&self, mode: LockMode, keys: usize, fenced: bool) -> Option<&'static str> {
         match mode {
             LockMode::Shared if !self.has_readers() => Some("be shared: its format has no readers"),
@@ -144,10 +147,10 @@ impl Format {
         }
     }
 
-    /// The kind of a lock of it.
+    /// Returns the kind of a lock in this mode, with a fencing token or without.
     pub(super) fn kind(&self, mode: LockMode, fenced: bool) -> &'static LockKind {
         let mut mode = mode;
-        // A format with readers that notifies waiters.
+        // Only a format that has readers and notifies waiters.
         if mutant!(WriterReads) && self.has_readers() && self.channels.is_some() {
             mode = LockMode::Shared;
         }
@@ -160,7 +163,7 @@ impl Format {
     }
 }
 
-/// Each format is a static, and is equal to itself alone.
+/// Compares addresses: each format is a static and equal only to itself.
 impl PartialEq for Format {
     fn eq(&self, other: &Self) -> bool {
         ptr::eq(self, other)

@@ -1,12 +1,13 @@
-//! redbolt's own format: the strings that redbolt writes, and libraries whose locks are strings as well.
+//! redbolt's own format, which is a string, and other libraries whose locks are strings.
 //!
-//! Invariant: the name of a library, or of an owner that stands before a secret, is all that is shown of another's string.
+//! Invariant: of a string of another library only the library's name is shown, and the owner if it
+//! precedes the secret.
 
 use crate::proto::fair_queue::CLOSED;
 use crate::proto::key_state::{Foreign, KeyState, LONGEST, Sharers, holder_of, without_mark};
 use crate::proto::profile::Profile;
 
-/// The libraries with this format whose tokens are UUIDs.
+/// The libraries of this format whose tokens are UUIDs.
 macro_rules! uuid_libraries {
     () => {
         "pottery, RedLock.net, redis-semaphore, async-redis-lock, redlock-rb or aioredlock"
@@ -14,7 +15,7 @@ macro_rules! uuid_libraries {
 }
 pub(super) use uuid_libraries;
 
-/// Reads the beginning of a string: up to `VIEWED` bytes, and one more if there are more.
+/// Returns the state of a string, by its first `VIEWED` bytes, and one more if it is longer.
 pub(crate) fn recognise(value: &[u8]) -> KeyState {
     if value == CLOSED {
         return KeyState::Free;
@@ -26,10 +27,10 @@ pub(crate) fn recognise(value: &[u8]) -> KeyState {
     holder_of(value).map_or_else(|| foreign(value), KeyState::Held)
 }
 
-/// What stands before the token of a reader that shares with nobody else, and so is a string.
+/// The prefix of the token of a single reader, which is a string and not a set.
 const READER: &[u8] = b"r:";
 
-/// Reads a string that is not of redbolt.
+/// Returns the state of a string that is not redbolt's.
 fn foreign(value: &[u8]) -> KeyState {
     let (library, owner) = of_string(value).filter(|_| value.len() <= LONGEST).unzip();
     let data = Foreign::string(value, library, owner.flatten());
@@ -37,7 +38,7 @@ fn foreign(value: &[u8]) -> KeyState {
     KeyState::Foreign(data.of_profiles(profiles))
 }
 
-/// The libraries whose locks hold a string of this form.
+/// Returns the libraries that write strings of this form, and the owner if it is readable.
 fn of_string(value: &[u8]) -> Option<(&'static str, Option<String>)> {
     let all = |of: fn(&u8) -> bool| value.iter().all(of);
     let library = match value.len() {
@@ -53,7 +54,7 @@ fn of_string(value: &[u8]) -> Option<(&'static str, Option<String>)> {
     Some((library, None))
 }
 
-/// The library, and whose name it writes, before a secret or alone.
+/// Returns the library that writes its owner's name into the string, and that name.
 fn of_owner(value: &[u8]) -> Option<(&'static str, Option<String>)> {
     let text = std::str::from_utf8(value).ok()?;
     let (library, owner) = match text.strip_prefix("ADDED:") {
@@ -124,9 +125,9 @@ mod tests {
         }
     }
 
-    /// And not what stands behind it, by which others could release the lock.
+    /// The secret that follows the owner is not shown, because it can release the lock.
     #[test]
-    fn an_owner_is_shown_if_it_stands_before_its_secret() {
+    fn an_owner_is_shown_if_it_precedes_the_secret() {
         let owner = |value: &str| of_string(value.as_bytes()).and_then(|(_, owner)| owner);
         assert_eq!(owner("ADDED:2026-11-23T08:00:00Z@web-1:0b1c").as_deref(), Some("web-1"));
         assert_eq!(owner("ADDED:2026-11-23T08:00:00Z@web-1").as_deref(), Some("web-1"));

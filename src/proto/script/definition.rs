@@ -1,67 +1,69 @@
-//! What the client has to know of a script to call it.
+//! The properties of a script that the client needs to call it.
 
 use std::fmt;
 use std::ptr;
 
-/// A script. Each one is a static, and is equal to itself alone.
+/// A script. Each script is a static and equal only to itself.
 #[non_exhaustive]
 pub struct Script {
-    /// Its name in Lua files, and in tests.
+    /// The name in Lua files and in tests.
     pub name: &'static str,
-    /// What `EVAL` sends.
+    /// The text that `EVAL` sends.
     pub text: &'static str,
-    /// The SHA-1 of the text, by which `EVALSHA` calls it.
+    /// The SHA-1 of the text, by which `EVALSHA` calls the script.
     pub digest: &'static str,
-    /// Different for each script, and below 64.
+    /// The number of the script, unique and below 64.
     pub number: u8,
-    /// What it is for.
+    /// The purpose of the script.
     pub role: Role,
-    /// The prefixes of the keys in KEYS behind the resources, such as a semaphore's and the fencing counters.
+    /// The prefixes of the keys that follow the resources in KEYS, such as those of a semaphore and
+    /// of fencing counters.
     pub keys: &'static [&'static [u8]],
-    /// The prefixes behind those, if a counter is proposed.
+    /// The prefixes of the keys that follow these if a counter is proposed.
     pub fenced_keys: &'static [&'static [u8]],
-    /// Names the key behind the resource, if that is not a prefix and the resource.
+    /// Returns the name of the key that follows the resource, if it is not a prefix and the
+    /// resource.
     pub key_beside: Option<KeyOf>,
-    /// What ARGV has behind the token.
+    /// The arguments that follow the token in ARGV.
     pub arguments: &'static [Argument],
-    /// What ARGV has behind that, if a counter is proposed.
+    /// The arguments that follow these if a counter is proposed.
     pub fenced_arguments: &'static [Argument],
-    /// Whether ARGV ends with the holder's other claim.
+    /// Whether the last argument in ARGV is the beginning of the holder's other claim.
     pub names_other_claim: bool,
 }
 
-/// Names a key of a resource.
+/// Returns the name of a key that belongs to a resource.
 pub type KeyOf = fn(&[u8]) -> Vec<u8>;
 
-/// What a script is for.
+/// The purpose of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Role {
-    /// Asks for a lock. It reads the restart guard, the last of its KEYS.
+    /// Requests a lock. The script reads the restart guard, the last of its KEYS.
     Ask(Grant),
     /// Writes the restart guard.
     Enrol,
     /// Extends a lock.
     Extend,
-    /// Removes the holders that an operator has seen.
+    /// Removes holders that an operator has seen.
     ForceUnlock,
     /// Removes a ticket from the queue.
     LeaveQueue,
-    /// Undoes an ask.
+    /// Undoes a request.
     Undo,
-    /// Reads, for an inspection.
+    /// Reads for an inspection.
     View,
     /// Raises fencing counters.
     WriteBack,
 }
 
-/// What the reply to an ask has if the lock is granted.
+/// The content of the reply to a request that is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Grant {
-    /// `OK` alone.
+    /// Only `OK`.
     Ok,
-    /// A counter of another library, from 1 on.
+    /// The counter of another library, 1 or more.
     Counter,
     /// The counter of an exclusive holder, which is even.
     ExclusiveCounter,
@@ -71,7 +73,7 @@ pub enum Grant {
     Slot,
     /// The stamp of the ticket, and the counter if one was proposed.
     InQueue,
-    /// The stamp of the ticket, and what a permit has.
+    /// The stamp of the ticket, and the content for a permit.
     SlotInQueue,
 }
 
@@ -81,34 +83,35 @@ pub enum Grant {
 pub enum Argument {
     /// The counter that is proposed or written.
     Counter,
-    /// For how many ms counters live.
+    /// The TTL of counters in ms.
     CounterTtl,
-    /// The slot that is looked at first; for a move the one to move to.
+    /// The slot that is tried first. For a move: the slot to move to.
     FirstSlot,
-    /// For how many ms a ticket's owner can be silent once it is called.
+    /// The time in ms that a ticket's owner may be silent after the ticket is called.
     Grace,
-    /// How many resources there are.
+    /// The number of resources.
     Keys,
-    /// The least counter that stays as it is for a reader.
+    /// The smallest counter that a reader keeps as it is.
     LeastKept,
-    /// How many nodes the client asks.
+    /// The number of nodes that the client asks.
     Nodes,
-    /// How many permits the semaphore has.
+    /// The number of permits of the semaphore.
     Permits,
-    /// The stamp of a ticket that has no place yet.
+    /// The stamp for a ticket that has no place yet.
     Proposal,
-    /// The slot that the permit has.
+    /// The slot of the permit.
     Slot,
-    /// The stamp of a ticket, 0 if it has no place yet.
+    /// The stamp of a ticket, or 0 if it has no place yet.
     Stamp,
-    /// From one slot to the next; 0 for a move.
+    /// The distance from one slot to the next, or 0 for a move.
     Step,
-    /// For how many ms the lock is asked.
+    /// The TTL of the lock in ms.
     Ttl,
 }
 
 impl Script {
-    /// A script without keys but the resources and without arguments but the token.
+    /// Returns a script with this text, whose only keys are the resources and whose only argument
+    /// is the token.
     #[must_use]
     pub const fn with_text(name: &'static str, text: &'static [u8]) -> Self {
         let Ok(text) = std::str::from_utf8(text) else { panic!("Lua files are UTF-8") };
@@ -127,17 +130,17 @@ impl Script {
         }
     }
 
-    /// Whether it reads the restart guard's key, the last of its KEYS.
+    /// Returns whether the script reads the restart guard's key, the last of its KEYS.
     pub(in crate::proto) fn checks_restart_guard(&self) -> bool {
         matches!(self.role, Role::Ask(_))
     }
 
-    /// Whether it asks in the queue.
+    /// Returns whether the script requests a lock in the queue.
     pub(in crate::proto) fn asks_in_queue(&self) -> bool {
         matches!(self.role, Role::Ask(Grant::InQueue | Grant::SlotInQueue))
     }
 
-    /// Whether it is about a ticket in the queue.
+    /// Returns whether the script is about a ticket in the queue.
     pub(in crate::proto) fn is_in_queue(&self) -> bool {
         self.asks_in_queue() || self.role == Role::LeaveQueue
     }
@@ -157,24 +160,24 @@ impl fmt::Debug for Script {
     }
 }
 
-/// Which scripts a connection has sent by their text, so that the node knows them by digest.
+/// The scripts that a connection has sent as text, so that the node can run them by digest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::proto) struct Loaded(u64);
 
 impl Loaded {
-    /// Whether it is new.
+    /// Adds a script, and returns whether it is new.
     pub(in crate::proto) fn insert(&mut self, script: &Script) -> bool {
         let before = self.0;
         self.0 |= 1 << script.number;
         self.0 != before
     }
 
-    /// The text was not sent after all.
+    /// Removes a script whose text was not sent after all.
     pub(in crate::proto) fn forget(&mut self, script: &Script) {
         self.0 &= !(1 << script.number);
     }
 
-    /// The node answered `NOSCRIPT`: it has forgotten all of them.
+    /// Removes all scripts after a reply of `NOSCRIPT`: the node has lost its cache.
     pub(in crate::proto) fn forget_all(&mut self) {
         self.0 = 0;
     }

@@ -23,8 +23,8 @@ if type($found) == 'table' then
   return $found
 end
 
--- Returns 0 unless the value read is the token ARGV[1] with a mark (see fair_queue.lua) and its holder
--- has not expired. `left` is the ms until then; the key outlives the holder by 8 s.
+-- Returns 0 unless the value read is the token ARGV[1] with a mark (see fair_queue.lua) and its
+-- holder has not expired. `left` is the ms until then; the key outlives the holder by 8 s.
 --@part return_0_unless_marked_mine
 local token, left
 if type(v) == 'string' then token, ends = string.match(v, '^(%C+)\n(%d+)$') end
@@ -75,7 +75,8 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local later = redis.call('TIME')
 now = later[1] * 1000 + math.floor(later[2] / 1000)
 
--- Replies with the node's clock, `$us`, if the proposed counter is more than 5 s from it: `$skew`, in µs.
+-- Replies with the node's clock, `$us`, if the proposed counter is more than 5 s from it: `$skew`,
+-- in µs.
 --@part check_clock skew us
 if $skew > 5000000 then
   return redis.status_reply(string.format('CLOCK %.0f', $us))
@@ -102,8 +103,8 @@ return redis.status_reply('OK')
 -- A grant is the status `OK` with the new value of all counters: the smallest even number that is
 -- at least the proposal and greater than each counter. (Odd values are for readers.) A proposal
 -- more than 5 s from the node's clock changes nothing; the reply is `CLOCK` with that clock in µs.
--- A counter that is not a number, or that would reach 2^53, where the integers of Lua end, is an
--- error.
+-- A counter that is not a number, or that would reach 2^53, below which Lua's integers are exact,
+-- is an error.
 --@script acquire_fenced
 local n = tonumber(ARGV[3])
 local guard = KEYS[2 * n + 1]

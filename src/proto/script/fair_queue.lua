@@ -3,7 +3,7 @@
 -- A ticket is a member of two sorted sets: scored by its stamp in `redbolt:line:`, and by its
 -- expiry in `redbolt:line-until:`. Its name is the mode of the lock (`x` exclusive, `s` shared, `p`
 -- permit), 32 random digits, the two digits of the node as in a token, a colon and its grace in ms,
--- and a second colon and the label of its owner's token if there is one. A key of its own,
+-- and a second colon and the label of its owner's token if there is one. The ticket's own key,
 -- `redbolt:line-wait:` and the name up to the node's digits, holds its stamp. Deleting that key
 -- notifies the waiters behind the ticket.
 --
@@ -12,8 +12,8 @@
 -- holder expires; a set of readers has the member `line`; a hash of permits has the field `line`. A
 -- single reader is made a set first. A marked key outlives its holders by 8 s. Ending the last
 -- holder leaves a *closed* key, which contains a line feed and `redbolt`: it denies every SET NX,
--- and only the first in the queue may replace it. When the queue is empty, the mark is removed and a
--- closed key is deleted.
+-- and only the first in the queue may replace it. When the queue is empty, the mark is removed and
+-- a closed key is deleted.
 --
 -- Readers are admitted together, and as many waiters for permits as there are free slots.
 --
@@ -73,15 +73,15 @@ redis.call('PEXPIREAT', KEYS[2], live)
 redis.call('PEXPIREAT', KEYS[3], live)
 if has_moved or redis.call('PTTL', KEYS[4]) < 8000 then redis.call('SET', KEYS[4], stamp, 'PX', 12000) end
 
--- Opens a block for a sorted set of redbolt's readers. The script closes the block.
+-- Opens a block for a sorted set of redbolt readers. The script closes the block.
 --@part if_it_is_a_set_of_ours
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local name = string.gsub(first[1], '^w:', '')
 if string.find(name, '^' .. string.rep('%x', 34)) or name == 'line' and first[2] == 'inf' then
 
--- Reads what is at the resource, as `state`: `free` for the queue, a `token` of redbolt's, a `set`
--- of readers, a hash of `permits`, any of them `marked`, or `other` data. It is in the way of an
--- exclusive lock for `alone` ms and of a reader for `beside` ms: 0 for not at all, -1 without end.
+-- Reads the resource, as `state`: `free` for the queue, a redbolt `token`, a `set` of readers, a
+-- hash of `permits`, any of them `marked`, or `other` data. It is in the way of an exclusive lock
+-- for `alone` ms and of a reader for `beside` ms: 0 for not at all, -1 without end.
 --@part look_at_the_way
 local v = redis.pcall('GET', KEYS[1])
 local t = v and redis.call('PTTL', KEYS[1]) or -2
@@ -220,8 +220,8 @@ end
 
 -- Replies WAIT to a ticket that has others before it or holders in its way. The tickets before it
 -- are named without their labels; the last is followed by the rest of a call, if one is on, instead
--- of its own grace. The owner of a `pinged` ticket is notified: it listens to the resource, whose
--- TTL is set to what it is.
+-- of its grace. The owner of a `pinged` ticket is notified: it listens to the resource, whose TTL
+-- is set to its present value.
 --@part wait_unless_first
 if before > 0 or left ~= 0 then
   --@use mark_the_way
@@ -253,8 +253,7 @@ end
 -- Otherwise it is `WAIT`, the ms for which holders are in the way (0 for not at all, -1 without
 -- end), the stamp, the number of tickets before it, and the last two of these or `-`. The name of
 -- the last is followed by its grace or, if no holder is in the way, by the ms for which the first
--- in the queue may still come. If the last was pinged, its grace follows once more, as a word of its
--- own.
+-- in the queue may still come. If the last was pinged, its grace follows again, as a separate word.
 --
 -- The ticket's name, up to the node's digits, is the last of ARGV, and ARGV[6] its grace. It is put
 -- at the stamp ARGV[4]; if that is 0 and it has none, behind all others, at the proposal ARGV[5] in
@@ -290,8 +289,8 @@ else
 end
 return redis.status_reply('OK ' .. stamp .. told)
 
--- Reads which slots of the semaphore are free: none for `open` ms, and `room` for so many tickets
--- with the same `n` once everything else is out of the way. Removes expired holders.
+-- Reads the slots of the semaphore: none is free for `open` ms. Once everything else is out of the
+-- way, `room` of them are free for tickets with the same `n`. Removes expired holders.
 --@part look_at_the_slots
 local open, room, left = alone, n, 0
 if kind == 'hash' and (state == 'permits' or state == 'marked') then
@@ -335,8 +334,8 @@ end
 --@use give_slot 11
 return redis.status_reply('OK ' .. stamp .. ' ' .. slot .. seen .. text)
 
--- Removes the ticket ARGV[1] from the queue. Returns 1 if it was there and 0 otherwise. KEYS are the
--- resource, the two sets of the queue, the ticket's own key and the key of the call.
+-- Removes the ticket ARGV[1] from the queue. Returns 1 if it was there and 0 otherwise. KEYS are
+-- the resource, the two sets of the queue, the ticket's own key and the key of the call.
 --
 -- If the queue is empty then, the mark at the resource is removed, and a closed key is deleted.
 --@script leave_queue
@@ -378,9 +377,9 @@ return found
 -- first 16 tickets in their order: the name with its label, the stamp, the ms for which it has
 -- waited, and the ms for which it lives. It writes nothing.
 --
--- KEYS[2] and KEYS[3] are the two sets of the queue, KEYS[4] is the key of the call. The resource is
--- `open` (kept by nothing), `marked` next to its holders, or `closed`. The bytes of its value up to
--- index ARGV[1] are read. If the sets cannot be redbolt's, the reply is empty.
+-- KEYS[2] and KEYS[3] are the two sets of the queue, KEYS[4] is the key of the call. The resource
+-- is `open` (kept by nothing), `marked` next to its holders, or `closed`. The bytes of its value up
+-- to index ARGV[1] are read. If the sets cannot be redbolt's, the reply is empty.
 --@script view_queue
 --@use read_clock_ms
 local us = time[1] * 1000000 + time[2]

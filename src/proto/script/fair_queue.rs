@@ -17,13 +17,13 @@ const LIBRARY: Library<'_> =
 scripts! {
     LIBRARY;
 
-    /// Acquires a resource in its queue of waiters.
+    /// Acquires a resource through its queue of waiters.
     ACQUIRE_IN_QUEUE = 1, "bfccad8c3ce46120d353934e3f565fdcb77bcd1f",
         Role::Ask(Grant::InQueue), "acquire_in_queue"
         { fenced_keys: &[fence::COUNTER_PREFIX], arguments: &[Ttl, Nodes, Stamp, Proposal, Grace],
           fenced_arguments: &[Counter, CounterTtl, LeastKept] };
 
-    /// Acquires a permit in the queue of waiters.
+    /// Acquires a permit through the queue of waiters.
     ACQUIRE_PERMIT_IN_QUEUE = 4, "7b1797c2a9e5bab3c6d26b7116b9c3bb103a1b24",
         Role::Ask(Grant::SlotInQueue), "acquire_permit_in_queue"
         { keys: &[permits::ENDS_PREFIX], fenced_keys: &[permits::COUNTERS_PREFIX],

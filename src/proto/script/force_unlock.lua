@@ -1,14 +1,14 @@
 -- Scripts for an operator who breaks a lock. They remove what was seen and nothing that came later.
 --
--- Between the look and the break, holders release and others acquire. So a lock with several
+-- Between the view and the break, holders release and others acquire. So a lock with several
 -- holders is not deleted as a whole: the holders that were seen are removed, and the key is deleted
 -- or closed if none is left. Data without holders is deleted only if it is unchanged.
 --
 -- A format of another library has its own script, with parts of this file.
 
 -- Removes the string ARGV[2], which was seen without a mark, and counts it in `n`. A marked key
--- becomes closed (see fair_queue.lua). A single reader, or a writer that becomes a reader, may be a member
--- of a set by now.
+-- becomes closed (see fair_queue.lua). A single reader, or a writer that becomes a reader, may have
+-- become a member of a set since.
 --@part remove_seen_string
 local v = redis.pcall('GETRANGE', KEYS[1], 0, #ARGV[2] + 17)
 if type(v) == 'string' then

@@ -1,4 +1,4 @@
-//! The scripts of an operator who breaks a lock.
+//! The scripts for an operator who breaks a lock.
 
 use super::definition::Role;
 use super::lua::{Library, Section, scripts, sections};
@@ -10,7 +10,8 @@ const LIBRARY: Library<'_> = &[FORCE_UNLOCK_LUA, EXCLUSIVE, SHARED, PERMITS];
 scripts! {
     LIBRARY;
 
-    /// Removes the holders of a lock of redbolt that an operator has seen, or data that has not changed since.
+    /// Removes holders of a redbolt lock that an operator has seen, or data that is unchanged
+    /// since.
     FORCE_UNLOCK = 42, "5782c5d5734befe5785849c3e2b117fb3200411f",
         Role::ForceUnlock, "force_unlock";
 

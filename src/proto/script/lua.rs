@@ -1,29 +1,30 @@
 //! Assembles the texts of scripts from Lua files at compile time.
 //!
-//! A Lua file is divided into sections by lines of their own:
+//! A Lua file consists of sections. Three kinds of lines are directives:
 //!
 //! - `--@script NAME` begins the body of a script;
-//! - `--@part NAME PARAMETER…` begins lines that several scripts have in common;
-//! - `--@use NAME ARGUMENT | …` is replaced by a part in which `$PARAMETER` stands for its argument.
+//! - `--@part NAME PARAMETER…` begins lines that several scripts share;
+//! - `--@use NAME ARGUMENT | …` is replaced by a part, in which `$PARAMETER` stands for its
+//!   argument.
 //!
-//! The text that is sent to a node has no comments and no layout: a comment is a line of its own, and the other lines are
-//! trimmed and joined by single spaces. Invariant: the same sections give the same bytes, because a node knows a script by
-//! its digest.
+//! The text that is sent to a node has no comments and no layout: lines that begin with `--` are
+//! left out, and the other lines are trimmed and joined by single spaces. Invariant: the same
+//! sections give the same bytes, because a node identifies a script by its digest.
 
 /// A section of a Lua file.
 #[derive(Clone, Copy)]
 pub(crate) struct Section {
     name: &'static [u8],
-    /// Their names, separated by spaces.
+    /// The names of the parameters, separated by spaces.
     parameters: &'static [u8],
     /// The lines up to the next section.
     body: &'static [u8],
 }
 
-/// The sections that a script can use. A name is looked up in the first file first.
+/// The sections that a script can use. The first file that has a name wins.
 pub(crate) type Library<'a> = &'a [&'a [Section]];
 
-/// The sections of a Lua file beside the source that says so.
+/// Reads the sections of a Lua file next to the Rust file.
 macro_rules! sections {
     ($file:literal) => {{
         const FILE: &str = include_str!($file);
@@ -33,7 +34,7 @@ macro_rules! sections {
     }};
 }
 
-/// The script with this name and its text, to which the rest is added.
+/// Returns the script of this name with its text. The caller sets the other properties.
 macro_rules! assemble {
     ($library:expr, $name:literal) => {{
         use $crate::proto::script::{definition::Script, lua::Text};
@@ -43,7 +44,8 @@ macro_rules! assemble {
     }};
 }
 
-/// The scripts of a library, each with its number, digest, role and name, and what else it has; and a table of them.
+/// Declares the scripts of a library, each with its number, digest, role, name and other
+/// properties, and a table of them.
 macro_rules! scripts {
     (
         $library:expr;
@@ -67,7 +69,7 @@ macro_rules! scripts {
 
 pub(crate) use {assemble, scripts, sections};
 
-/// The number of sections in a file.
+/// Returns the number of sections in a file.
 pub(crate) const fn count(file: &str) -> usize {
     let mut rest = file.as_bytes();
     let mut count = 0;
@@ -79,7 +81,7 @@ pub(crate) const fn count(file: &str) -> usize {
     count
 }
 
-/// The sections of a file, `N` in number.
+/// Returns the `N` sections of a file.
 pub(crate) const fn read<const N: usize>(file: &'static str) -> [Section; N] {
     let mut sections = [const { Section { name: b"", parameters: b"", body: b"" } }; N];
     let (mut rest, mut lines) = (file.as_bytes(), file.as_bytes());
@@ -100,7 +102,7 @@ pub(crate) const fn read<const N: usize>(file: &'static str) -> [Section; N] {
     sections
 }
 
-/// The name and the parameters of a section that begins with this line.
+/// Returns the name and the parameters of the section that begins with this line, if one does.
 const fn header(line: &[u8]) -> Option<&[u8]> {
     match line {
         [b'-', b'-', b'@', ..] => match behind(line, b"--@script ") {
@@ -117,11 +119,11 @@ pub(crate) struct Text {
     size: usize,
 }
 
-/// No script is longer.
+/// The maximum size of a script in bytes.
 const MAX_SIZE: usize = 16_384;
 
 impl Text {
-    /// The text of the script with this name.
+    /// Returns the text of the script with this name.
     pub(crate) const fn assemble(library: Library<'_>, name: &str) -> Self {
         let mut text = Self { bytes: [0; MAX_SIZE], size: 0 };
         text.add_lines(find(library, name.as_bytes()).body, None, library);
@@ -132,7 +134,7 @@ impl Text {
         self.size
     }
 
-    /// All of it, `N` bytes.
+    /// Returns the whole text, which has `N` bytes.
     pub(crate) const fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
         bytes.copy_from_slice(self.bytes.split_at(self.size).0);
@@ -156,7 +158,7 @@ impl Text {
         }
     }
 
-    /// Adds a part, by its name and its arguments.
+    /// Adds a part, given by its name and its arguments.
     const fn add_part(&mut self, used: &[u8], frame: Option<&Call<'_>>, library: Library<'_>) {
         let (name, arguments) = split(used, b' ');
         let part = match (behind(name, b"$"), frame) {
@@ -167,7 +169,7 @@ impl Text {
         self.add_lines(part.body, Some(&inner), library);
     }
 
-    /// Adds a line behind a space, unless it is empty.
+    /// Adds a space and a line, unless the line is empty.
     const fn add_line(&mut self, line: &[u8], frame: Option<&Call<'_>>) {
         let before = self.size;
         if before > 0 {
@@ -180,7 +182,7 @@ impl Text {
         }
     }
 
-    /// Adds what is in a line, each parameter replaced by its argument.
+    /// Adds the content of a line, with each parameter replaced by its argument.
     const fn add(&mut self, line: &[u8], frame: Option<&Call<'_>>) {
         let mut rest = line;
         while !rest.is_empty() {
@@ -210,7 +212,7 @@ impl Text {
     }
 }
 
-/// The arguments of a part. Those that are parameters themselves have their arguments in the outer frame.
+/// The arguments of a part. An argument that is a parameter of the outer part is looked up there.
 struct Call<'a> {
     parameters: &'a [u8],
     arguments: &'a [u8],
@@ -247,7 +249,7 @@ const fn find(library: Library<'_>, name: &[u8]) -> Section {
     panic!("no section of the Lua files has this name")
 }
 
-/// What is before the first such byte and what is behind it.
+/// Returns the text before the first such byte, and the text after it.
 const fn split(text: &[u8], byte: u8) -> (&[u8], &[u8]) {
     let (before, rest) = text.split_at(position(text, byte));
     match rest {
@@ -256,10 +258,10 @@ const fn split(text: &[u8], byte: u8) -> (&[u8], &[u8]) {
     }
 }
 
-/// The number of bytes before the first such byte.
+/// Returns the number of bytes before the first such byte.
 const fn position(text: &[u8], byte: u8) -> usize {
     let mut rest = text;
-    // The compiler interprets this, and takes a step for each check of a bound.
+    // The compiler interprets this, and every check of a bound costs it a step.
     while let [a, b, c, d, e, f, g, h, behind @ ..] = rest {
         if *a == byte || *b == byte || *c == byte || *d == byte {
             break;
@@ -278,7 +280,7 @@ const fn position(text: &[u8], byte: u8) -> usize {
     text.len() - rest.len()
 }
 
-/// What is behind these bytes, if the text begins with them.
+/// Returns the text after this beginning, if it begins so.
 const fn behind<'a>(text: &'a [u8], beginning: &[u8]) -> Option<&'a [u8]> {
     if text.len() < beginning.len() {
         return None;

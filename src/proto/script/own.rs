@@ -1,4 +1,4 @@
-//! The scripts of redbolt's own format.
+//! The scripts for redbolt's own format.
 
 use super::definition::{
     Argument::{Counter, CounterTtl, FirstSlot, Keys, LeastKept, Nodes, Permits, Slot, Step, Ttl},
@@ -16,11 +16,11 @@ const LIBRARY: Library<'_> = &[EXCLUSIVE, SHARED, PERMITS, RESTART_GUARD];
 scripts! {
     LIBRARY;
 
-    /// Acquires one resource or several, all or nothing.
+    /// Acquires one or several resources, all or nothing.
     ACQUIRE_MANY = 2, "b275dfea5a3537917d4db4ed14faff83848fcf19",
         Role::Ask(Grant::Ok), "acquire_many" { arguments: &[Ttl, Keys] };
 
-    /// Acquires one resource or several with a fencing token.
+    /// Acquires one or several resources with a fencing token.
     ACQUIRE_FENCED = 0, "86f9f41e394bd24c8f64789c50a4680d023d088d",
         Role::Ask(Grant::ExclusiveCounter), "acquire_fenced"
         { keys: &[fence::COUNTER_PREFIX], arguments: &[Ttl, Keys, Counter, CounterTtl] };
@@ -68,7 +68,7 @@ scripts! {
         { keys: &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX],
           arguments: &[Counter, CounterTtl, Slot] };
 
-    /// Makes a reader the writer of a resource.
+    /// Makes a reader the writer of a resource (upgrade).
     UPGRADE = 35, "d0fbdde662a7e5d180afa48b28587a0594b4efdb", Role::Ask(Grant::Ok), "upgrade"
         { arguments: &[Ttl], names_other_claim: true };
 
@@ -78,15 +78,15 @@ scripts! {
         { keys: &[fence::COUNTER_PREFIX], arguments: &[Ttl, Counter, CounterTtl],
           names_other_claim: true };
 
-    /// Makes the writer of a resource one of its readers.
+    /// Makes the writer of a resource one of its readers (downgrade).
     DOWNGRADE = 15, "59f3730bdfac2c830ec13e79ec84449e2982396e", Role::Ask(Grant::Ok), "downgrade"
         { arguments: &[Ttl, Nodes], names_other_claim: true };
 
-    /// Extends the claim of a writer that has become a reader.
+    /// Extends the writer's claim of a holder that has become a reader.
     EXTEND_DOWNGRADED = 17, "b2530b8577fce58830c6acbc555ed2507ca038f1",
         Role::Extend, "extend_downgraded" { arguments: &[Ttl] };
 
-    /// Removes the claim of a writer that has become a reader.
+    /// Removes the writer's claim of a holder that has become a reader.
     UNDO_DOWNGRADED = 26, "6b99e81048cd256a3fdfdc6e58a65b461de86605",
         Role::Undo, "undo_downgraded";
 
@@ -97,11 +97,11 @@ scripts! {
     /// Writes the restart guard.
     ENROL = 41, "ff4632257fbf23cd919137183dfefa7775346c3d", Role::Enrol, "enrol";
 
-    /// Extends the holder of one resource or several.
+    /// Extends the holder of one or several resources.
     EXTEND = 16, "07792a2d562f8e8b85444344f856ed0cab1c9863", Role::Extend, "extend"
         { arguments: &[Ttl] };
 
-    /// Removes the holder of one resource or several.
+    /// Removes the holder of one or several resources.
     UNDO = 25, "16f873ccd6eb3ca706327d802bd0b80f1d2eca80", Role::Undo, "undo";
 
     /// Lists the readers of a resource.

@@ -1,9 +1,9 @@
 -- Permits of a semaphore. A permit is a slot, numbered from 0. A hash has the field `redbolt` and
 -- two fields for each slot that is taken: slot to holder and holder to slot. The sorted set `ends`
--- has the ms at which each holder expires. If clients wait in the queue, the hash also has the field
--- `line`: no new holder gets a slot then, but a holder may still be moved to another one.
+-- has the ms at which each holder expires. If clients wait in the queue, the hash also has the
+-- field `line`: no new holder gets a slot then, but a holder may still be moved to another one.
 
--- Denies unless KEYS[1] is free or a hash of redbolt's. Other data belongs to another program and
+-- Denies unless KEYS[1] is free or a redbolt semaphore. Other data belongs to another program and
 -- is never changed. A `line` denies too, except for a move.
 --@part deny_unless_permits
 local kind = redis.call('TYPE', KEYS[1]).ok

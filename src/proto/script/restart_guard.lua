@@ -1,4 +1,4 @@
--- The restart guard of a node: a key whose TTL says whether the node may vote.
+-- The restart guard of a node: a key whose TTL determines whether the node may vote.
 
 -- The node does not vote unless the guard's TTL is between 0 and `restart_guard::BIG_MS`.
 --@part check_restart_guard

@@ -3,7 +3,7 @@
 -- they expire by the node's clock. A writer next to its own claim as a reader is a member too: its
 -- token behind `w:`. The key lives as long as its last holder.
 
--- Denies unless KEYS[1] is free or a sorted set of redbolt's holders. Other data belongs to another
+-- Denies unless KEYS[1] is free or a sorted set of redbolt holders. Other data belongs to another
 -- program and is never changed. Opens a block, for a key that exists, which deny_beside_writer
 -- closes.
 --@part deny_unless_members

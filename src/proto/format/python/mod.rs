@@ -1,4 +1,4 @@
-//! The format of python-redis-lock, see python.lua.
+//! The format of python-redis-lock. See python.lua.
 
 use crate::proto::format::plain::is_base64;
 use crate::proto::format::{Data, Format};
@@ -29,7 +29,7 @@ scripts! {
         Role::ForceUnlock, "force_unlock_python";
 }
 
-/// One resource.
+/// A lock on one resource.
 static LOCK_KIND: LockKind = LockKind::foreign(
     Profile::of(&PYTHON_REDIS_LOCK),
     [Command::Run(&ACQUIRE_PYTHON), PLAIN.extend, Command::Run(&UNDO_PYTHON)],
@@ -51,7 +51,8 @@ fn is_lock(name: &[u8]) -> bool {
     name.len() > LOCK.len() && name.starts_with(LOCK)
 }
 
-/// A token of python-redis-lock, 18 bytes in base64, or one of redbolt at the name of a lock.
+/// Returns the state for a token of python-redis-lock (18 bytes in base64), or for one of redbolt
+/// at the name of a lock.
 fn recognise(key: &[u8], data: &Data<'_>) -> Option<KeyState> {
     let &Data::String(value) = data else { return None };
     if is_lock(key)
@@ -66,12 +67,12 @@ fn recognise(key: &[u8], data: &Data<'_>) -> Option<KeyState> {
 
 const NAME: &str = "python-redis-lock";
 
-/// The list on which those wait who want the lock of this name.
+/// Returns the list on which waiters for the lock of this name block.
 fn signal(name: &[u8]) -> Vec<u8> {
     [SIGNAL, name.strip_prefix(LOCK).unwrap_or(name)].concat()
 }
 
-/// How the names of locks begin, and those of their lists.
+/// The prefix of the names of locks, and that of their lists.
 const LOCK: &[u8] = b"lock:";
 const SIGNAL: &[u8] = b"lock-signal:";
 
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_s_list_has_its_name() {
+    fn the_list_of_a_lock_has_its_name() {
         assert_eq!(signal(b"lock:job"), b"lock-signal:job");
         assert_eq!(signal(b"lock:lock:job"), b"lock-signal:lock:job");
     }

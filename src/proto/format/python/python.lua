@@ -14,10 +14,10 @@ if type(redis.pcall('LPUSH', $signal, 1)) == 'number' and type(redis.pcall('PEXP
 -- the guard, if nodes are guarded. The reply is `OK`, or the ms for which the lock is held (-1
 -- without end).
 --
--- What an undo does to the list is rehearsed on it, because an entry from before the grant has no
--- meaning. An entry that is deleted in the same script wakes no waiter. LPUSH is the first command:
--- it fails if the key is not a list, which is then left unchanged because it may be another
--- client's lock.
+-- The commands of an undo on the list are tried first. They may delete it, because an entry from
+-- before the grant has no meaning, and an entry that is deleted in the same script wakes no waiter.
+-- LPUSH is the first command: it fails if the key is not a list, which is then left unchanged
+-- because it may be another client's lock.
 --@script acquire_python
 local guard = KEYS[3]
 --@use check_restart_guard

@@ -1,4 +1,4 @@
-//! The formats of Redisson, see redisson.lua; its read/write locks are in `read_write`.
+//! The formats of Redisson. See redisson.lua; its read/write locks are in `read_write`.
 
 pub(crate) mod read_write;
 
@@ -44,10 +44,10 @@ scripts! {
         Role::ForceUnlock, "force_unlock_redisson";
 }
 
-/// One resource.
+/// A lock on one resource.
 static LOCK_KIND: LockKind = kind(&ACQUIRE_REDISSON);
 
-/// One resource with a fencing token.
+/// A lock on one resource with a fencing token.
 static FENCED: LockKind = kind(&ACQUIRE_REDISSON_FENCED);
 
 const fn kind(ask: &'static Script) -> LockKind {
@@ -56,8 +56,8 @@ const fn kind(ask: &'static Script) -> LockKind {
         .written_back_by(&WRITE_BACK_REDISSON)
 }
 
-/// Locks of Redisson. Its spin locks have this format but publish no release, and neither does a redbolt holder that may
-/// not publish; their waiters ask later.
+/// The locks of Redisson. Its spin locks have this format but publish no release, and neither does
+/// a redbolt holder that may not publish. Their waiters ask later.
 pub(crate) static REDISSON: Format = Format {
     scripts: SCRIPTS,
     fenced: Some(&FENCED),
@@ -69,7 +69,7 @@ pub(crate) static REDISSON: Format = Format {
     ..Format::new("redisson", &LOCK_KIND)
 };
 
-/// A hash of one holder and its number of entries.
+/// Returns the state of a hash with one holder and its number of entries.
 fn recognise(data: &Data<'_>) -> Option<KeyState> {
     let &Data::Hash(&[(holds, owner)]) = data else { return None };
     if let Some(holder) = holder_of(owner.as_bytes()) {
@@ -87,7 +87,7 @@ fn recognise(data: &Data<'_>) -> Option<KeyState> {
     Some(KeyState::Foreign(data.of_profiles(&[Profile::of(&REDISSON)])))
 }
 
-/// A field of Redisson's, which is its holder's name, without most of that.
+/// Returns a holder's name from its field, without most of it, which is a secret.
 fn owner_of(field: &str) -> Option<String> {
     let (uuid, thread) = field.split_once(':').filter(|(uuid, _)| is_uuid(uuid.as_bytes()))?;
     Some(format!("{}…:{}", uuid.get(..4)?, thread.parse::<u64>().ok()?))
@@ -99,7 +99,8 @@ fn several_holds(holds: u64) -> String {
 
 const LIBRARY_NAME: &str = "Redisson";
 
-/// Whether a key is one that Redisson keeps with its locks: counters, latches, the queues of fair locks, and hold keys.
+/// Returns whether Redisson keeps this key with its locks: counters, latches, the queues of fair
+/// locks, and hold keys.
 fn is_beside(name: &[u8]) -> bool {
     let is_hold = memchr::memmem::rfind(name, HOLD).is_some_and(|at| {
         let entry = &name[at + HOLD.len()..];
@@ -110,12 +111,13 @@ fn is_beside(name: &[u8]) -> bool {
     is_hold || BESIDE.iter().any(begins)
 }
 
-/// The counter's key.
+/// Returns the key of a lock's counter.
 fn counter(name: &[u8]) -> Vec<u8> {
     beside(COUNTER, name)
 }
 
-/// The name of what Redisson keeps beside a lock: both have to be in one slot of a cluster.
+/// Returns a name that Redisson derives from a lock's name. Braces keep both in one slot of a
+/// cluster.
 fn beside(prefix: &[u8], name: &[u8]) -> Vec<u8> {
     match name.contains(&b'{') {
         true => [prefix, b":", name].concat(),
@@ -123,18 +125,18 @@ fn beside(prefix: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// How the names of the channels begin on which releases are told, of locks and of read/write locks.
+/// The prefixes of the channels on which releases are published, of locks and of read/write locks.
 const CHANNEL: &[u8] = b"redisson_lock__channel";
 const RW_CHANNEL: &[u8] = b"redisson_rwlock";
 
-/// How the name of a lock's counter begins.
+/// The prefix of a lock's counter.
 const COUNTER: &[u8] = b"redisson_lock_token";
 
 /// The prefixes of all keys that Redisson keeps with its locks, up to a colon.
 const BESIDE: [&[u8]; 4] =
     [COUNTER, b"redisson_unlock_latch", b"redisson_lock_queue", b"redisson_lock_timeout"];
 
-/// The part of the name of a reader's hold key that stands before the number of its entry.
+/// The part of a reader's hold key that precedes the number of its entry.
 const HOLD: &[u8] = b":rwlock_timeout:";
 
 #[cfg(test)]
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_braces_gets_no_others() {
+    fn a_name_with_braces_gets_no_more_braces() {
         assert_eq!(beside(COUNTER, b"job"), b"redisson_lock_token:{job}");
         assert_eq!(beside(COUNTER, b"{a}:job"), b"redisson_lock_token:{a}:job");
     }

@@ -1,4 +1,4 @@
-//! The format of Redisson's read/write locks, see redisson_rw.lua.
+//! The format of Redisson's read/write locks. See redisson_rw.lua.
 
 use super::{LIBRARY_NAME, RW_CHANNEL, beside, is_beside, owner_of, several_holds};
 use crate::proto::format::{Data, Format};
@@ -40,10 +40,10 @@ scripts! {
         Role::ForceUnlock, "force_unlock_redisson_rw";
 }
 
-/// One resource, for its writer.
+/// A writer's lock on one resource.
 static WRITE: LockKind = kind(&ACQUIRE_REDISSON_WRITE);
 
-/// One resource, for a reader. The key's TTL does not show that a writer has become a reader.
+/// A reader's lock on one resource. The key's TTL does not show that a writer has become a reader.
 static READ: LockKind = kind(&ACQUIRE_REDISSON_READ).told_by_ask();
 
 const fn kind(ask: &'static Script) -> LockKind {
@@ -51,7 +51,7 @@ const fn kind(ask: &'static Script) -> LockKind {
     LockKind::foreign(Profile::of(&REDISSON_RW), [Command::Run(ask), extend, undo])
 }
 
-/// Read/write locks of Redisson. A writer that becomes a reader publishes nothing.
+/// The read/write locks of Redisson. A writer that becomes a reader publishes nothing.
 pub(crate) static REDISSON_RW: Format = Format {
     scripts: SCRIPTS,
     shared: Some(&READ),
@@ -63,7 +63,7 @@ pub(crate) static REDISSON_RW: Format = Format {
     ..Format::new("redisson-rw", &WRITE)
 };
 
-/// A hash with a mode. All holders are of redbolt, or others hold it too.
+/// Returns the state of a hash with a mode, whose holders are redbolt's or other clients'.
 fn recognise(data: &Data<'_>) -> Option<KeyState> {
     let &Data::Hash(fields) = data else { return None };
     let &(mode, _) = fields.iter().find(|&&(_, field)| field == MODE)?;
@@ -109,10 +109,10 @@ fn lock(is_write: bool, holders: usize, fields: &[(&str, &str)]) -> KeyState {
     KeyState::Foreign(data.of_profiles(&[Profile::of(&REDISSON_RW)]))
 }
 
-/// The field that says whether a writer has the lock.
+/// The field with the mode, `read` or `write`.
 const MODE: &str = "mode";
 
-/// What a writer's field ends with.
+/// The suffix of a writer's field.
 const WRITES: &str = ":write";
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_and_writers_of_redbolt_are_known() {
+    fn readers_and_writers_of_redbolt_are_recognised() {
         let digits = "00112233445566778899aabbccddeeff00";
         let label = |holder: &Holder| holder.label.clone().unwrap_or_default();
         match of_hash(&format!("write mode\n1 {digits}:web:write")) {

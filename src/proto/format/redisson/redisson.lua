@@ -12,8 +12,8 @@ local name = KEYS[1]
 if not string.find(name, '{', 1, true) then name = '{' .. name .. '}' end
 redis.pcall('PUBLISH', 'redisson_lock__channel:' .. name, '0')
 
--- Denies if the key exists, whatever it is. Otherwise tries the commands of an undo, which change
--- nothing. The first write needs no memory.
+-- Denies if the key exists, with data of any type. Otherwise tries the commands of an undo, which
+-- change nothing. The first write needs no memory.
 --@part deny_unless_free
 local t = redis.call('PTTL', KEYS[1])
 if t ~= -2 then return t end

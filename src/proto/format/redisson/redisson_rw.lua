@@ -1,8 +1,8 @@
 -- The format of Redisson's RReadWriteLock.
 --
 -- A lock is a hash. `mode` is `read` or `write`, and each holder has a field with its number of
--- entries; a writer's name ends with `:write`. redbolt's is 1. The hash has the longest TTL of its
--- holders. Each entry of a reader has a hold key with a TTL of its own:
+-- entries, which is 1 for redbolt; a writer's name ends with `:write`. The hash has the longest TTL
+-- of its holders. Each entry of a reader has a hold key with a separate TTL:
 -- `{NAME}:HOLDER:rwlock_timeout:1`. A holder that leaves gives the hash the longest remaining TTL,
 -- or deletes it and publishes to `redisson_rwlock:{NAME}`: `0` as a reader, `1` as a writer.
 --

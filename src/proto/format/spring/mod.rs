@@ -1,4 +1,4 @@
-//! The format of Spring Integration's lock registry, see spring.lua.
+//! The format of Spring Integration's lock registry. See spring.lua.
 
 use crate::proto::format::plain::{is_uuid, uuid_libraries};
 use crate::proto::format::{Data, Format};
@@ -23,11 +23,11 @@ scripts! {
         Role::ForceUnlock, "force_unlock_spring";
 }
 
-/// One resource.
+/// A lock on one resource.
 static LOCK_KIND: LockKind =
     LockKind::foreign(Profile::of(&SPRING), [PLAIN.ask, PLAIN.extend, Command::Run(&UNDO_SPRING)]);
 
-/// Locks of Spring's registries. A registry may publish nothing.
+/// The locks of Spring's registries. A registry may publish nothing.
 pub(crate) static SPRING: Format = Format {
     scripts: SCRIPTS,
     cannot_be: |name| {
@@ -43,12 +43,13 @@ pub(crate) static SPRING: Format = Format {
     ..Format::new("spring", &LOCK_KIND)
 };
 
-/// Whether a registry's key, a colon and a lock's name can be read from it.
+/// Returns whether the name is a registry's key, a colon and a lock's name.
 fn is_lock(name: &[u8]) -> bool {
     memchr::memchr(b':', name).is_some_and(|at| at > 0)
 }
 
-/// A token of redbolt at the name of a lock, or a UUID. Other libraries write UUIDs too.
+/// Returns the state for a token of redbolt at the name of a lock, or for a UUID, which other
+/// libraries write too.
 fn recognise(key: &[u8], data: &Data<'_>) -> Option<KeyState> {
     let &Data::String(value) = data else { return None };
     if is_lock(key)
@@ -61,5 +62,6 @@ fn recognise(key: &[u8], data: &Data<'_>) -> Option<KeyState> {
     Some(KeyState::Foreign(data?.of_profiles(&[Profile::PLAIN, Profile::of(&SPRING)])))
 }
 
-/// How many colons of a name are taken for the end of a registry's key, as in `tell_spring` of spring.lua.
+/// The maximum number of colons that are tried as the end of a registry's key, as in `tell_spring`
+/// of spring.lua.
 const COLONS: usize = 16;

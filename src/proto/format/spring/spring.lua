@@ -27,8 +27,8 @@ if n > 0 then
 end
 return n
 
--- Removes the token ARGV[2] that an operator has seen, notifies waiters, and returns 1; returns 0 if
--- it is not there any more. See force_unlock.lua.
+-- Removes the token ARGV[2] that an operator has seen, notifies waiters, and returns 1; returns 0
+-- if it is not there any more. See force_unlock.lua.
 --@script force_unlock_spring
 local n = 0
 --@use remove_seen_string

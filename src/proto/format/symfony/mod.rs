@@ -1,4 +1,4 @@
-//! The format of Symfony's lock component, see symfony.lua.
+//! The format of Symfony's lock component. See symfony.lua.
 
 use std::time::Duration;
 
@@ -43,14 +43,14 @@ scripts! {
         Role::ForceUnlock, "force_unlock_symfony";
 }
 
-/// One resource, for its writer.
+/// A writer's lock on one resource.
 static WRITE: LockKind = kind([
     Command::Run(&ACQUIRE_SYMFONY_WRITE),
     Command::Run(&EXTEND_SYMFONY_WRITE),
     Command::Run(&UNDO_SYMFONY_WRITE),
 ]);
 
-/// One resource, for a reader. The key's TTL does not show that a writer has become a reader.
+/// A reader's lock on one resource. The key's TTL does not show that a writer has become a reader.
 static READ: LockKind = kind([
     Command::Run(&ACQUIRE_SYMFONY_READ),
     Command::Run(&EXTEND_SHARED),
@@ -62,7 +62,7 @@ const fn kind(commands: [Command; 3]) -> LockKind {
     LockKind::foreign(Profile::of(&SYMFONY), commands).marked(MARK)
 }
 
-/// Locks of Symfony. A release notifies no waiter.
+/// The locks of Symfony. A release notifies no waiter.
 pub(crate) static SYMFONY: Format = Format {
     scripts: SCRIPTS,
     shared: Some(&READ),
@@ -72,7 +72,8 @@ pub(crate) static SYMFONY: Format = Format {
     ..Format::new("symfony", &WRITE)
 };
 
-/// A sorted set whose holders all have names of this format: ours alone, or others too.
+/// Returns the state of a sorted set whose members all have names of this format, redbolt's or
+/// other clients'.
 fn recognise(data: &Data<'_>) -> Option<KeyState> {
     let &Data::SortedSet { count, members } = data else { return None };
     let names = || members.iter().filter(|&&(_, name)| name != ALONE);
@@ -91,7 +92,7 @@ fn recognise(data: &Data<'_>) -> Option<KeyState> {
     }
 }
 
-/// A holder of redbolt, which has so many ms left.
+/// Returns a holder of redbolt with its remaining ms.
 fn holder(&(left, name): &(&str, &str)) -> Option<Holder> {
     let holder = holder_of(name.as_bytes().strip_prefix(MARK)?)?;
     let remaining = Some(Duration::from_millis(left.parse().ok()?));
@@ -113,16 +114,16 @@ fn lock(is_write: bool, holders: usize) -> KeyState {
     KeyState::Foreign(data.of_profiles(&[Profile::of(&SYMFONY)]))
 }
 
-/// Whether this is the name of a member of Symfony's: 32 bytes in base64.
+/// Returns whether this is the name of a Symfony holder: 32 bytes in base64.
 fn is_member(name: &str) -> bool {
     let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
     name.len() == 44 && name.strip_suffix('=').is_some_and(|it| it.bytes().all(is_base64))
 }
 
-/// What our holders' names begin with.
+/// The prefix of the names of redbolt's holders.
 const MARK: &[u8] = b"s:";
 
-/// The member that a lock has in addition if a writer holds it.
+/// The member that a lock has in addition if its holder is a writer.
 const ALONE: &str = "__write__";
 
 #[cfg(test)]
@@ -159,7 +160,8 @@ mod tests {
         for other in ["", "7", "7 player-1", "7 s:player", "7 00112233445566778899aabbccddeeff00"] {
             assert_eq!(shown(1, other), "None", "{other}");
         }
-        // One of ours whose label makes it as long, and a node that miscounts.
+        // A redbolt token whose label makes it as long as a Symfony name, and a node that
+        // miscounts.
         assert_eq!(shown(1, "7 00112233445566778899aabbccddeeff00:abcdefgh="), "None");
         assert_eq!(shown(0, &format!("7 {name}\n7 __write__")), "None");
     }

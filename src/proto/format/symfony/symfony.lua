@@ -9,7 +9,7 @@
 -- redbolt's own scripts do not take the set for theirs. A release notifies no waiter: Symfony polls
 -- every 100 ms.
 
--- Denies unless the key is free or a set of Symfony's.
+-- Denies unless the key is free or a Symfony set.
 --@part deny_unless_symfony
 local kind, t = redis.call('TYPE', KEYS[1]).ok, redis.call('PTTL', KEYS[1])
 if kind ~= 'none' then
@@ -27,7 +27,8 @@ end
 local guard = KEYS[2]
 --@use check_restart_guard
 --@use read_clock_ms
--- Its undo is that of those who share in redbolt's own format, which looks first.
+-- It is undone by UNDO_SHARED, which reads the key first: if GET is forbidden, the script ends
+-- here.
 local i = 1
 --@use read_value
 --@use deny_unless_symfony
@@ -77,8 +78,8 @@ return 1
 --@script undo_symfony_write
 --@use undo_member redis.call('ZREM', KEYS[1], '__write__')
 
--- Removes the members of KEYS[1] in the ARGV behind the first that an operator has seen, and returns
--- their number. If a writer was seen, no other holder has the member `__write__`.
+-- Removes the members of KEYS[1] in the ARGV behind the first that an operator has seen, and
+-- returns their number. If a writer was seen, no other holder has the member `__write__`.
 --@script force_unlock_symfony
 local n = 0
 --@use remove_members redis.call('ZREM', KEYS[1], '__write__')

@@ -1,4 +1,4 @@
-//! The format of locks whose value is a time, of SETNX and redis-objects, see timed.lua.
+//! The format of locks whose value is a time: SETNX and redis-objects. See timed.lua.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::proto::script::own::{EXCLUSIVE, RESTART_GUARD};
 
 const LIBRARY: Library<'_> = &[sections!("timed.lua"), EXCLUSIVE, RESTART_GUARD];
 
-/// What the key begins with that lasts as long as a holder's lease.
+/// The prefix of the key that exists for a holder's lease.
 const LEASE_PREFIX: &[u8] = b"redbolt:lease:";
 
 scripts! {
@@ -35,10 +35,10 @@ scripts! {
         Role::ForceUnlock, "force_unlock_timed";
 }
 
-/// One resource.
+/// A lock on one resource of the SETNX recipe.
 static LOCK_KIND: LockKind = kind(&SETNX);
 
-/// One resource, as redis-objects locks it.
+/// A lock on one resource of redis-objects.
 static OF_REDIS_OBJECTS: LockKind = kind(&REDIS_OBJECTS);
 
 const fn kind(format: &'static Format) -> LockKind {
@@ -62,7 +62,8 @@ const fn format(name: &'static str, kind: &'static LockKind) -> Format {
     }
 }
 
-/// A time, or what redis-objects writes without one: nothing, or `1`, which says too little to name a profile.
+/// Returns the state for a time, or for a value of redis-objects without one. That is an empty
+/// string, or `1`, which is too common to name a profile.
 fn recognise(data: &Data<'_>) -> Option<KeyState> {
     let &Data::String(value) = data else { return None };
     let data = match value {
@@ -77,7 +78,7 @@ fn recognise(data: &Data<'_>) -> Option<KeyState> {
     Some(KeyState::Foreign(data))
 }
 
-/// The lock of a member whose time ends then.
+/// Returns the lock of another library that others may take over at this time since 1970.
 fn of_member(ends: Duration) -> Foreign {
     let words = format!("held by SETNX or redis-objects until second {}", ends.as_secs());
     let lock = ForeignLock { ends: Some(ends), ..ForeignLock::new("string", words) };
@@ -85,7 +86,7 @@ fn of_member(ends: Duration) -> Foreign {
     data.of_profiles(&[Profile::of(&SETNX), Profile::of(&REDIS_OBJECTS)])
 }
 
-/// A time of this century, in seconds since 1970 with a fraction or without.
+/// Reads a time of this century, in seconds since 1970 with or without a fraction.
 fn time(value: &[u8]) -> Option<Duration> {
     let is_plain = value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     let text = std::str::from_utf8(value).ok().filter(|_| is_plain && value.len() <= 20)?;
@@ -93,7 +94,7 @@ fn time(value: &[u8]) -> Option<Duration> {
     Some(Duration::from_secs_f64(seconds))
 }
 
-/// The first digits of the token whose lock has this value, if it is one of ours.
+/// Returns the digits of the token in the value of a redbolt lock, or `None` for other values.
 #[must_use]
 pub fn token_behind_time(value: &[u8]) -> Option<Vec<u8>> {
     let point = value.iter().position(|&byte| byte == b'.')?;
