@@ -1,8 +1,8 @@
-//! Declarations that would repeat themselves: enums that have the message of each variant beside it, errors that wrap other
+//! Macros for repeated declarations: enums with a message for each variant, errors that wrap other
 //! errors, and builders.
 
-/// Declares an enum with its messages, which `Display` writes. A message names the fields of its variant; `with` gives it
-/// more, and `if` is the condition for which the variant is compiled.
+/// Declares an enum and its `Display` messages. A message can name the fields of its variant and
+/// the values after `with`. A variant with `if` is compiled under that condition.
 macro_rules! messages {
     (
         $(#[$about:meta])+
@@ -31,8 +31,9 @@ macro_rules! messages {
     };
 }
 
-/// Implements `Error`, and `From` for those variants that `?` converts. A variant shows all that the error in it has to say, so that
-/// its source is the source of that: a chain of sources says nothing twice.
+/// Implements `Error`, and `From` for the variants that `?` converts. A variant displays its inner
+/// error completely, so its source is the source of that error, and a chain of sources repeats no
+/// text.
 macro_rules! sources {
     (
         $error:ident: $($(#[$when:meta])? $variant:ident),+
@@ -72,7 +73,7 @@ macro_rules! builder_methods {
     )+};
 }
 
-/// Implements `Debug` with the name of the type, and with what some of its methods return.
+/// Implements `Debug` with the name of the type and the results of some of its methods.
 macro_rules! debug_by_name {
     ($($name:ident $(<$life:lifetime>)? $({ $($method:ident),+ })?),+) => {$(
         impl std::fmt::Debug for $name $(<$life>)? {

@@ -1,92 +1,95 @@
 //! The decoder: bytes in, borrowed tokens out.
 //!
-//! The caller keeps the bytes. [`Decoder::next`] returns the first token of the unconsumed bytes and its
-//! length, or `None` if more bytes are needed. It remembers how far it has looked, so trickled input costs no
-//! more than input in one piece. An array is a token that says how many elements follow, and each element is a
-//! token of its own: there is no tree, no recursion and no allocation.
+//! The caller keeps the bytes. [`Decoder::next`] returns the first token of the unconsumed bytes
+//! and its length, or `None` if more bytes are needed. It keeps its position in an incomplete
+//! token, so that input in small pieces costs no more than in one piece. An array is a token with
+//! the number of elements that follow, and each element is a separate token: there is no tree, no
+//! recursion and no allocation.
 //!
-//! A violation is reported at the first byte that no valid stream can have there, wherever reads end. A reply
-//! over its limit is reported as soon as the length of the token that ends past the limit is known.
+//! Invariant: a violation is reported at the first byte that no valid stream can have there,
+//! however the stream was cut into reads. A reply over its limit is reported once the length of the
+//! token that ends past the limit is known.
 //!
-//! Two parsers share the work. The *short cut* recognizes tokens that are complete and well formed, which nearly
-//! all are. Everything else goes the *long way*, which knows the rules and keeps what it has seen of a token
-//! between calls. Without the short cut a scalar costs twice as much.
+//! The *short cut* recognises tokens that are complete and well formed, which nearly all are. All
+//! others take the *long way*, which has the rules and keeps the state of a token between calls.
+//! Without the short cut a scalar costs twice as much.
 
 use super::limits::{Limits, MAX_DEPTH};
 use super::violation::{Rule, Violation};
 
-/// One element of a RESP2 stream. Payloads borrow the buffer given to [`Decoder::next`].
+/// An element of a RESP2 stream. Payloads borrow the buffer given to [`Decoder::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "RESP2 has no others")]
 pub enum Token<'b> {
-    /// `*`: an array of this many elements begins. The next tokens are its elements; a nested array is
-    /// followed by its own. `Array(0)` is complete.
+    /// `*`: the beginning of an array with this many elements, which are the next tokens. A nested
+    /// array is followed by its own elements. `Array(0)` is complete.
     Array(u32),
     /// `$`: a string of any bytes.
     Bulk(&'b [u8]),
-    /// `-`: an error's text.
+    /// `-`: the text of an error.
     Error(&'b [u8]),
-    /// `:`
+    /// `:`: an integer.
     Int(i64),
-    /// `*-1`
+    /// `*-1`: a null array.
     NilArray,
-    /// `$-1`
+    /// `$-1`: a null string.
     NilBulk,
-    /// `+`: a line.
+    /// `+`: a line of text.
     Simple(&'b [u8]),
 }
 
 /// An incremental RESP2 decoder. See the [module](super) for an example.
 ///
-/// Two decoders are equal if they answer alike to everything that follows.
+/// Two decoders are equal if they return the same results for all further input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoder {
     limits: Limits,
     progress: Progress,
-    /// Stream offset of the first unconsumed byte.
+    /// The stream offset of the first unconsumed byte.
     offset: u64,
-    /// Stream offset of the open reply. Stale between replies.
+    /// The stream offset of the open reply. Stale between replies.
     reply_start: u64,
-    /// Elements that the arrays of the open reply may still announce. Stale between replies.
+    /// The number of elements that the arrays of the open reply may still announce. Stale between
+    /// replies.
     elements_left: u32,
-    /// Elements still to come in the innermost open array.
+    /// The number of missing elements of the innermost open array.
     missing: u32,
     depth: usize,
-    /// For each open array, the outermost first: the value of `missing` when it opened.
+    /// For each open array, the outermost first, the value of `missing` when it was opened.
     around: [u32; MAX_DEPTH],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// Between tokens.
+    /// Between two tokens.
     Fresh,
     /// Inside a token.
     Inside(Partial),
-    /// A rule was broken, and nothing behind it can be trusted.
+    /// A rule was broken, so nothing that follows can be trusted.
     Broken(Violation),
 }
 
-/// What is known of a token whose end has not arrived.
+/// The state of a token that is not complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Partial {
-    /// Bytes of the token that need not be looked at again.
+    /// The number of bytes of the token that need not be read again.
     scanned: usize,
     magnitude: u64,
     negative: bool,
-    /// Where the payload of a bulk string begins, once its header is complete.
+    /// The start of a bulk string's payload, once its header is complete.
     payload: Option<usize>,
 }
 
-/// A token and its length.
+/// A token and its length in bytes.
 type Found<'b> = (Token<'b>, usize);
 
-/// A broken rule, at an offset from the first unconsumed byte.
+/// A broken rule, and its offset from the first unconsumed byte.
 type Fault = (usize, Rule);
 
 impl Decoder {
-    /// A decoder at the start of a stream.
+    /// Returns a decoder at the start of a stream.
     ///
-    /// Larger limits than a decoder can bear are lowered: [`Limits::depth`] to [`MAX_DEPTH`], and
+    /// Limits beyond the decoder's maximum are lowered: [`Limits::depth`] to [`MAX_DEPTH`], and
     /// [`Limits::bulk`] and [`Limits::line`] to a quarter of the address space.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
@@ -107,10 +110,11 @@ impl Decoder {
         }
     }
 
-    /// The next token of the unconsumed bytes and its length, or `None` if more are needed.
+    /// Returns the first token of `buf` and its length, or `None` if more bytes are needed.
     ///
-    /// After `Some((_, len))` the next call's `buf` must begin `len` bytes later. After `None` it must begin at
-    /// the same byte and hold more. At most [`Limits::buffered`] bytes are ever needed.
+    /// After `Some((_, len))` the next `buf` must begin `len` bytes later. After `None` it must
+    /// begin at the same byte and have more bytes. At most [`Limits::buffered`] bytes are ever
+    /// needed.
     ///
     /// # Errors
     ///
@@ -127,13 +131,13 @@ impl Decoder {
         self.step(buf)
     }
 
-    /// Bytes of the stream consumed so far.
+    /// Returns the number of consumed bytes of the stream.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Arrays that are open: zero between replies.
+    /// Returns the number of open arrays, which is zero between replies.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.depth
@@ -176,7 +180,7 @@ impl Decoder {
         }
     }
 
-    /// Whether the reply may go on for so many bytes.
+    /// Returns whether the reply may have `len` more bytes.
     #[inline(always)]
     fn fits_reply(&self, len: usize) -> bool {
         let before = if self.depth > 0 { self.offset - self.reply_start } else { 0 };
@@ -189,15 +193,15 @@ impl Decoder {
     }
 }
 
-/// The short cut: tokens that are complete and break no rule.
+/// The short cut for tokens that are complete and break no rule.
 ///
-/// `None` means that the long way must decide, never that something is wrong. All of it is inlined by force:
-/// when the compiler inlined only some of it, `:1` cost half as much again.
+/// `None` means that the long way must decide, and never that a rule is broken. Every function is
+/// inlined by force: when the compiler inlined only some of them, `:1` cost half as much again.
 impl Decoder {
     #[inline(always)]
     fn whole<'b>(&self, kind: u8, rest: &'b [u8]) -> Option<Found<'b>> {
         let (token, len) = match (kind, rest) {
-            // The grant of a lock.
+            // The reply that grants a lock.
             (b'+', [b'O', b'K', b'\r', b'\n', ..]) if self.limits.line >= 2 => {
                 Some((Token::Simple(&rest[..2]), 4))
             }
@@ -236,17 +240,18 @@ impl Decoder {
     }
 }
 
-/// A number of few enough digits to be in range, and the length of its line.
+/// Reads a number that has too few digits to be out of range. Returns it with the length of its
+/// line.
 #[inline(always)]
 fn whole_number(rest: &[u8]) -> Option<(i64, usize)> {
-    // The lengths and numbers of a lock command's reply mostly have one digit.
+    // Most lengths and numbers in the replies to lock commands have one digit.
     if let [digit @ b'0'..=b'9', b'\r', b'\n', ..] = rest {
         return Some((i64::from(digit - b'0'), 3));
     }
     whole_digits(rest, 0, 0)
 }
 
-/// The same, faster for many digits: the restart guard's TTL has twelve.
+/// Reads an integer, faster if it has many digits: the restart guard's TTL has twelve.
 #[inline(always)]
 fn whole_integer(rest: &[u8]) -> Option<(i64, usize)> {
     match eight_digits(rest) {
@@ -255,7 +260,7 @@ fn whole_integer(rest: &[u8]) -> Option<(i64, usize)> {
     }
 }
 
-/// Goes on behind the first `digits` digits, whose number is `value`.
+/// Reads the digits after the first `digits`, whose value is `value`.
 #[inline(always)]
 fn whole_digits(rest: &[u8], mut value: i64, mut digits: usize) -> Option<(i64, usize)> {
     while let Some(digit @ 0..=9) = rest.get(digits).map(|byte| byte.wrapping_sub(b'0')) {
@@ -269,8 +274,8 @@ fn whole_digits(rest: &[u8], mut value: i64, mut digits: usize) -> Option<(i64, 
     (canonical && rest[digits..].starts_with(b"\r\n")).then_some((value, digits + 2))
 }
 
-/// The number in the first eight bytes, if all of them are digits. One word holds them; its bytes are combined
-/// to pairs, pairs to fours, and fours to the number.
+/// Returns the number in the first eight bytes, if all are digits. One word holds them: its bytes
+/// are combined into pairs, pairs into fours, and fours into the number.
 #[inline]
 fn eight_digits(rest: &[u8]) -> Option<i64> {
     let bytes = u64::from_le_bytes(*rest.first_chunk()?);
@@ -286,7 +291,7 @@ fn eight_digits(rest: &[u8]) -> Option<i64> {
     Some(eight as i64)
 }
 
-/// The long way: tokens that arrive in pieces, and the rules.
+/// The long way, for tokens that arrive in pieces, with all rules.
 impl Decoder {
     #[inline(never)]
     fn step<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Found<'b>>, Violation> {
@@ -374,7 +379,7 @@ impl Decoder {
                 }
             },
         };
-        // The length is within `Limits::bulk`, a usize.
+        // It fits: the length is at most `Limits::bulk`, a usize.
         let end = start + partial.magnitude as usize;
         match (buf.get(end), buf.get(end + 1)) {
             (Some(b'\r'), Some(b'\n')) => Ok(Some((Token::Bulk(&buf[start..end]), end + 2))),
@@ -395,7 +400,7 @@ impl Decoder {
         }))
     }
 
-    /// The number behind the type byte, and where its line ends.
+    /// Reads the number after the type byte. Returns it with the end of its line.
     fn number(
         &self,
         buf: &[u8],
@@ -427,7 +432,7 @@ impl Decoder {
         Ok(None)
     }
 
-    /// Takes one more digit, the `place`th from the left, from 0.
+    /// Adds a digit, the `place`th from the left, counted from 0.
     fn digit(
         &self,
         digit: u8,
@@ -441,14 +446,14 @@ impl Decoder {
             _ => {}
         }
         let (most, rule) = self.most(kind, partial.negative);
-        // Up to 2^63: ten times that overflows 64 bits, but not 128.
+        // The magnitude is at most 2^63, and ten times that fits into 128 bits but not into 64.
         let magnitude = u128::from(partial.magnitude) * 10 + u128::from(digit);
         partial.magnitude =
             u64::try_from(magnitude).ok().filter(|next| *next <= most).ok_or(rule)?;
         Ok(())
     }
 
-    /// The largest magnitude that a number may have, and the rule that a larger one breaks.
+    /// Returns the largest magnitude of a number, and the rule that a larger one breaks.
     fn most(&self, kind: Number, negative: bool) -> (u64, Rule) {
         match (kind, negative) {
             (Number::Integer, false) => (i64::MAX as u64, Rule::Range),
@@ -461,7 +466,8 @@ impl Decoder {
 }
 
 impl Partial {
-    /// `digit` has kept the magnitude to 2^63 with a minus sign and to 2^63 - 1 without one.
+    /// Returns the number. `digit` limits its magnitude to 2^63 with a minus sign, else to 2^63 -
+    /// 1.
     fn signed(&self) -> i64 {
         if self.negative {
             0i64.wrapping_sub_unsigned(self.magnitude)
@@ -478,24 +484,24 @@ enum Number {
     Integer,
 }
 
-/// The position of the first CR or LF. Most lines are errors, which are long enough for a vector search to pay;
-/// `+OK` has been recognized before.
+/// Returns the position of the first CR or LF. Most lines are errors, which are long enough for a
+/// vector search; the short cut has already handled `+OK`.
 #[inline]
 fn line_break(bytes: &[u8]) -> Option<usize> {
     memchr::memchr2(b'\r', b'\n', bytes)
 }
 
-/// No slice can be as long, and sums with it do not overflow.
+/// The maximum length of a payload. No slice is as long, and sums with it do not overflow.
 const LONGEST_PAYLOAD: usize = isize::MAX as usize / 2;
 
-/// Any number of so many digits is an `i64`.
+/// The number of digits that always fit into an `i64`.
 const SAFE_DIGITS: usize = 18;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Each byte in each place: a word that goes wrong goes wrong in one of these ways.
+    /// Each byte in each place: these are all the ways in which a word can be wrong.
     #[test]
     fn eight_digits_are_a_number_and_nothing_else_is() {
         for at in 0..8 {
@@ -514,7 +520,7 @@ mod tests {
         assert_eq!(eight_digits(b"12345678\r\n"), Some(12_345_678));
     }
 
-    /// What a whole stream decodes to, fed in pieces of `step` bytes.
+    /// Decodes a whole stream that arrives in pieces of `step` bytes.
     fn decode(stream: &[u8], step: usize, limits: Limits) -> (Vec<String>, Option<Violation>) {
         let mut decoder = Decoder::new(limits);
         let (mut at, mut seen, mut tokens) = (0, 0, Vec::new());
@@ -592,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_are_no_limits_are_safe() {
+    fn limits_beyond_the_maximum_are_safe() {
         let limits = Limits {
             bulk: usize::MAX,
             depth: usize::MAX,

@@ -1,14 +1,14 @@
 //! The encoder: commands as arrays of bulk strings.
 //!
-//! Every argument carries its length in bytes, so CR, LF and NUL inside one are payload, never
-//! syntax. Inline commands, where they would be syntax, cannot be written with it. Not here:
-//! replies, see [`Frame::encode`](super::Frame::encode).
+//! Invariant: every argument is preceded by its length in bytes, so that CR, LF and NUL in it are
+//! payload and never syntax. Inline commands, in which they would be syntax, cannot be encoded.
+//! Replies are encoded by [`Frame::encode`](super::Frame::encode).
 
 use bytes::BufMut;
 
-/// Begins a command of `args` arguments, its name included, at the end of `out`.
+/// Begins a command of `args` arguments, including its name, at the end of `out`.
 ///
-/// Exactly that many arguments must follow (checked in debug builds).
+/// Exactly that many arguments must follow, which debug builds check.
 ///
 /// ```
 /// use redbolt::resp::command;
@@ -20,7 +20,7 @@ use bytes::BufMut;
 ///
 /// # Panics
 ///
-/// If `out` cannot grow and is full. A `Vec` and a `BytesMut` grow; a slice does not.
+/// If `out` is full and cannot grow. A `Vec` and a `BytesMut` grow, a slice does not.
 #[inline]
 pub fn command<B: BufMut + ?Sized>(out: &mut B, args: usize) -> CommandEncoder<'_, B> {
     match args {
@@ -33,9 +33,10 @@ pub fn command<B: BufMut + ?Sized>(out: &mut B, args: usize) -> CommandEncoder<'
     CommandEncoder { out, missing: args }
 }
 
-/// Takes the arguments of one command. Made by [`command`].
+/// An encoder for the arguments of one command, returned by [`command`].
 ///
-/// The end of a line is written together with the length of the argument behind it: one append instead of two.
+/// The end of a line is written together with the length of the next argument: one append instead
+/// of two.
 #[derive(Debug)]
 pub struct CommandEncoder<'o, B: BufMut + ?Sized> {
     out: &'o mut B,
@@ -52,7 +53,7 @@ impl<B: BufMut + ?Sized> CommandEncoder<'_, B> {
         self
     }
 
-    /// Appends an argument that is made of two parts.
+    /// Appends an argument that consists of two parts.
     pub fn prefixed(mut self, prefix: &[u8], rest: &[u8]) -> Self {
         self.begin(prefix.len() + rest.len());
         self.out.put_slice(prefix);
@@ -61,8 +62,8 @@ impl<B: BufMut + ?Sized> CommandEncoder<'_, B> {
         self
     }
 
-    /// Appends so many arguments that are encoded already. They begin with the end of the line before them, and their last line
-    /// has no end.
+    /// Appends `count` encoded arguments. They begin with the end of the previous line, and their
+    /// last line has no end.
     #[inline]
     pub(crate) fn encoded(mut self, args: &'static [u8], count: usize) -> Self {
         debug_assert!(self.missing >= count, "a command got more arguments than it announced");
@@ -80,12 +81,13 @@ impl<B: BufMut + ?Sized> CommandEncoder<'_, B> {
         self.arg(&digits[from..])
     }
 
-    /// Ends the line before, and announces an argument of so many bytes.
+    /// Ends the previous line, and begins an argument of `length` bytes.
     #[inline]
     fn begin(&mut self, length: usize) {
         debug_assert!(self.missing > 0, "a command got more arguments than it announced");
         self.missing = self.missing.wrapping_sub(1);
-        // Appends of constant length are cheap, and no argument of a lock command needs the last.
+        // Appends of constant length are cheap. The names and most values of lock commands need no
+        // other.
         match (LENGTHS.get(length), length < 10) {
             (Some(line), true) => self.out.put_slice(&line[..6]),
             (Some(line), false) => self.out.put_slice(line),
@@ -96,7 +98,7 @@ impl<B: BufMut + ?Sized> CommandEncoder<'_, B> {
         }
     }
 
-    /// Ends the line of the last argument.
+    /// Ends the last line if no argument is missing.
     #[inline]
     fn end(&mut self) {
         if self.missing == 0 {
@@ -106,7 +108,7 @@ impl<B: BufMut + ?Sized> CommandEncoder<'_, B> {
 }
 
 impl CommandEncoder<'_, Vec<u8>> {
-    /// Where in the output the argument is that was appended last.
+    /// Returns the position in the output of the argument that was appended last.
     pub(crate) fn last(&self, argument: &[u8]) -> usize {
         let end = if self.missing == 0 { b"\r\n".len() } else { 0 };
         self.out.len() - argument.len() - end
@@ -129,7 +131,7 @@ pub(super) fn header(out: &mut (impl BufMut + ?Sized), kind: u8, value: u64) {
     out.put_slice(b"\r\n");
 }
 
-/// Appends what is before a number, and its digits.
+/// Appends the bytes `before` and the digits of a number.
 fn put_decimal(out: &mut (impl BufMut + ?Sized), before: &[u8], value: u64) {
     let mut digits = [0; 20];
     let from = decimal(value, &mut digits);
@@ -137,7 +139,7 @@ fn put_decimal(out: &mut (impl BufMut + ?Sized), before: &[u8], value: u64) {
     out.put_slice(&digits[from..]);
 }
 
-/// Writes `value` to the end of `digits` and returns where it begins.
+/// Writes `value` to the end of `digits`, and returns the index of its first digit.
 #[inline]
 fn decimal(mut value: u64, digits: &mut [u8; 20]) -> usize {
     let mut at = digits.len();
@@ -151,7 +153,7 @@ fn decimal(mut value: u64, digits: &mut [u8; 20]) -> usize {
     }
 }
 
-/// What announces an argument of so many bytes. Where one digit is enough, the last byte is none of it.
+/// The line that precedes an argument of each length. The last byte is unused for one digit.
 static LENGTHS: [[u8; 7]; 100] = {
     let mut lines = [*b"\r\n$0\r\n "; 100];
     let mut length = 0;

@@ -1,9 +1,8 @@
 //! Whole replies that own their bytes.
 //!
-//! A [`Frame`] can be kept, sent to another thread and compared. Its payloads are [`Bytes`], split from the
-//! buffer that they were received in, without a copy. Apart from the [decoder of tokens](super::Decoder)
-//! because a frame costs an allocation for each array, and a token costs none. Not here: the grammar and its
-//! limits, which are the same.
+//! A [`Frame`] can be kept, sent to another thread and compared. Its payloads are [`Bytes`], split
+//! without a copy from the buffer that they were received in. Each array of a frame costs an
+//! allocation, while the [tokens](super::Decoder) cost none. Grammar and limits are the same.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -12,7 +11,7 @@ use super::encode::header;
 use super::limits::Limits;
 use super::violation::Violation;
 
-/// A RESP2 reply, with everything nested in it. A command is one too: an array of bulk strings.
+/// A RESP2 reply with everything nested in it, or a command, which is an array of bulk strings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "RESP2 has no others")]
 pub enum Frame {
@@ -20,23 +19,23 @@ pub enum Frame {
     Array(Vec<Self>),
     /// `$`: a string of any bytes.
     Bulk(Bytes),
-    /// `-`: an error's text.
+    /// `-`: the text of an error.
     Error(Bytes),
-    /// `:`
+    /// `:`: an integer.
     Int(i64),
-    /// `*-1`
+    /// `*-1`: a null array.
     NilArray,
-    /// `$-1`
+    /// `$-1`: a null string.
     NilBulk,
-    /// `+`: a line.
+    /// `+`: a line of text.
     Simple(Bytes),
 }
 
 impl Frame {
     /// Appends the frame to `out`, as a server sends it.
     ///
-    /// A CR or LF in a [`Simple`](Self::Simple) or an [`Error`](Self::Error) becomes a space, for it would end the
-    /// line. A frame that was received has none there.
+    /// A CR or LF in a [`Simple`](Self::Simple) or an [`Error`](Self::Error) becomes a space,
+    /// because it would end the line. A received frame has none there.
     ///
     /// ```
     /// use redbolt::resp::Frame;
@@ -49,7 +48,7 @@ impl Frame {
     ///
     /// # Panics
     ///
-    /// If `out` cannot grow and is full.
+    /// If `out` is full and cannot grow.
     pub fn encode(&self, out: &mut (impl BufMut + ?Sized)) {
         match self {
             Self::Array(elements) => {
@@ -63,7 +62,7 @@ impl Frame {
             }
             Self::Error(text) => line(out, b'-', text),
             Self::Int(value @ 0..) => header(out, b':', value.unsigned_abs()),
-            // Both signs begin with a type byte, and a number without a sign follows.
+            // For both signs a type byte is followed by a number without a sign.
             Self::Int(value) => {
                 out.put_u8(b':');
                 header(out, b'-', value.unsigned_abs());
@@ -86,18 +85,19 @@ fn line(out: &mut (impl BufMut + ?Sized), kind: u8, text: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-/// Takes whole frames off a buffer, however their bytes arrive.
+/// A decoder that takes whole frames off a buffer, however their bytes arrive.
 ///
-/// The caller appends what it received. [`next`](Self::next) takes off each element as soon as it is complete, so
-/// that the buffer needs at most [`Limits::buffered`] bytes, and trickled input costs no more than input in one
-/// piece. [`Limits`] and violations are those of [`Decoder`].
+/// The caller appends the received bytes. [`next`](Self::next) takes off each element as soon as it
+/// is complete, so that the buffer needs at most [`Limits::buffered`] bytes, and input in small
+/// pieces costs no more than in one piece. [`Limits`] and violations are those of [`Decoder`].
 ///
 /// ```
 /// use redbolt::resp::{BytesMut, Frame, FrameDecoder, Limits, command};
 ///
 /// let mut out = BytesMut::new();
 /// command(&mut out, 3).arg(b"HMGET").arg(b"job").arg(b"owner");
-/// // Write `out` to a socket, and append what you read from it to a buffer, as tokio's `read_buf` does.
+/// // Write `out` to a socket, and append what you read from it to a buffer, as tokio's
+/// // `read_buf` does.
 /// let received = [&b"*2\r\n$5\r\nali"[..], b"ce\r\n:7", b"\r\n+OK\r\n"];
 ///
 /// let mut decoder = FrameDecoder::new(Limits::default());
@@ -117,25 +117,26 @@ fn line(out: &mut (impl BufMut + ?Sized), kind: u8, text: &[u8]) {
 ///
 /// # Memory
 ///
-/// A payload lies in the buffer's memory and keeps all of it alive, which may be much more than the payload: what
-/// stays for long is better copied (`Bytes::copy_from_slice`). While a payload is alive, a buffer without room
-/// gets new memory when it grows; once all are dropped, it uses the old again. An array takes the size of a
-/// [`Frame`] for each element that has arrived, twice that at most while it grows; what a peer announces, room for 16 at most.
+/// A payload is a part of the buffer's memory and keeps all of it alive, which may be much more
+/// than the payload: copy what you keep for long (`Bytes::copy_from_slice`). While a payload is
+/// alive, a buffer without room gets new memory when it grows; once all are dropped, it reuses the
+/// old memory. An array takes the size of a [`Frame`] for each element that has arrived, and at
+/// most twice that while it grows. For elements that are only announced it has room for at most 16.
 #[derive(Clone, Debug)]
 pub struct FrameDecoder {
     tokens: Decoder,
-    /// The arrays that are open, the outermost first: what of their elements is complete.
+    /// The elements that are complete of each open array, the outermost array first.
     open: Vec<Vec<Frame>>,
 }
 
 impl FrameDecoder {
-    /// A decoder at the start of a stream. It reads the limits as [`Decoder::new`] does.
+    /// Returns a decoder at the start of a stream, with the limits as in [`Decoder::new`].
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { tokens: Decoder::new(limits), open: Vec::new() }
     }
 
-    /// The next frame of the stream, or `None` if more bytes are needed.
+    /// Returns the next frame of the stream, or `None` if more bytes are needed.
     ///
     /// Between calls `buffer` may only be appended to.
     ///
@@ -152,7 +153,7 @@ impl FrameDecoder {
                 }
                 Token::Bulk(payload) => Frame::Bulk(split(buffer, len, payload.len())),
                 Token::Error(text) => Frame::Error(split(buffer, len, text.len())),
-                // Nearly all lines are this one, and it shall not keep a buffer alive.
+                // Nearly all lines are this one, which should not keep a buffer alive.
                 Token::Simple(b"OK") => skip(buffer, len, Frame::Simple(Bytes::from_static(b"OK"))),
                 Token::Simple(text) => Frame::Simple(split(buffer, len, text.len())),
                 Token::Array(_) => skip(buffer, len, Frame::Array(Vec::new())),
@@ -167,19 +168,19 @@ impl FrameDecoder {
         Ok(None)
     }
 
-    /// Bytes of the stream consumed so far.
+    /// Returns the number of consumed bytes of the stream.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.tokens.offset()
     }
 
-    /// Arrays that are open: zero between frames.
+    /// Returns the number of open arrays, which is zero between frames.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.tokens.depth()
     }
 
-    /// Puts an element where it belongs. If it was the last that was missing, that is the whole frame.
+    /// Adds an element to the innermost array. Returns the whole frame if the element completes it.
     fn complete(&mut self, mut element: Frame) -> Option<Frame> {
         while let Some(mut around) = self.open.pop() {
             around.push(element);
@@ -193,10 +194,10 @@ impl FrameDecoder {
     }
 }
 
-/// Takes a token of `len` bytes off the buffer, and of it the `payload` bytes in front of its CR LF.
+/// Takes a token of `len` bytes off the buffer, and returns its `payload` bytes before the CR LF.
 fn split(buffer: &mut BytesMut, len: usize, payload: usize) -> Bytes {
     if payload == 0 {
-        // What is empty has no use for the buffer's memory.
+        // An empty payload must not keep the buffer's memory alive.
         buffer.advance(len);
         return Bytes::new();
     }
@@ -212,7 +213,7 @@ fn skip(buffer: &mut BytesMut, len: usize, frame: Frame) -> Frame {
     frame
 }
 
-/// Elements that an array has room for before they arrive.
+/// The maximum number of elements for which an array reserves room before they arrive.
 const MOST_AT_ONCE: usize = 16;
 
 const CR_LF: usize = 2;
@@ -238,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn the_two_nils_differ_from_each_other_and_from_nothing() {
+    fn nulls_differ_from_each_other_and_from_empty_values() {
         let empty = [Frame::Bulk(Bytes::new()), Frame::Array(vec![])];
         assert_eq!(frames(b"$-1\r\n*-1\r\n"), [Frame::NilBulk, Frame::NilArray]);
         assert_eq!(frames(b"$0\r\n\r\n*0\r\n"), empty);
     }
 
     #[test]
-    fn a_payload_lies_in_the_buffer_that_it_was_received_in() {
+    fn a_payload_is_not_copied_from_the_buffer() {
         for (stream, piece) in
             [(&b"*3\r\n$4\r\na\r\nb\r\n-ERR no\r\n+QUEUED\r\n"[..], 3), (b"$3\r\nfoo\r\n", 1)]
         {
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_survives_the_buffer_and_what_is_received_later() {
+    fn a_frame_outlives_the_buffer_and_later_input() {
         let (mut decoder, mut buffer) = (decoder(), BytesMut::with_capacity(16));
         let kept: Vec<_> = (0..100)
             .map(|number| {
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_sticks_and_leaves_the_bytes_from_the_broken_token_on() {
+    fn a_violation_is_final_and_leaves_the_broken_token_in_the_buffer() {
         let (mut decoder, mut buffer) = (decoder(), BytesMut::from(&b"*2\r\n:1\r\n:x\r\n"[..]));
         let violation = decoder.next(&mut buffer).unwrap_err();
         assert_eq!((violation.offset, decoder.offset()), (9, 8));
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_can_be_decoded() {
+    fn encoded_frames_can_be_decoded() {
         let edges = [0, 9, 10, 99, 100, i64::MAX, -1, -10, i64::MIN];
         let elements = edges.map(Frame::Int).into_iter();
         let elements = elements.chain([Frame::NilBulk, Frame::NilArray, Frame::Array(vec![])]);
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_can_be_encoded_as_two() {
+    fn a_line_is_never_encoded_as_two() {
         let mut out = Vec::new();
         for text in ["", "\n", "a\r\n", "\rb", "ERR\r\n+OK"] {
             Frame::Error(text.into()).encode(&mut out);

@@ -1,4 +1,4 @@
-//! RESP2, the wire protocol of Redis and Valkey: a complete codec, without sockets and locks.
+//! RESP2, the wire protocol of Redis and Valkey: a complete codec without sockets.
 //!
 //! | to | use |
 //! |---|---|
@@ -22,12 +22,12 @@
 //! # Ok::<(), redbolt::resp::Violation>(())
 //! ```
 //!
-//! The grammar is that of the [protocol page]. Where the page leaves room, this codec is strict: a client
-//! matches replies by order alone, so it must notice the first byte that does not fit. [`Rule`] lists the
-//! rules, [`Limits`] the bounds on what a peer can make a program hold.
+//! The grammar is that of the [protocol page]. If the page leaves a choice, this codec is strict: a
+//! client matches replies only by their order, so it must notice the first byte that does not fit.
+//! [`Rule`] lists the rules. Invariant: a peer cannot make a program hold more than [`Limits`]
+//! allow.
 //!
-//! Apart from everything else because a codec is useful, and can be proven, without locks. Not here: sockets,
-//! RESP3, and inline commands.
+//! RESP3 and inline commands are not supported.
 //!
 //! [protocol page]: https://redis.io/docs/latest/develop/reference/protocol-spec/
 
@@ -40,7 +40,7 @@ mod frame;
 mod limits;
 mod violation;
 
-// Types of the interface: who wants only a codec needs no other dependency.
+// Types of the public interface, re-exported so that users need no other dependency.
 pub use bytes::{BufMut, Bytes, BytesMut};
 pub(crate) use declare::{builder_methods, debug_by_name, messages, sources};
 pub use decode::{Decoder, Token};
