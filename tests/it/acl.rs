@@ -1,5 +1,5 @@
-//! The permissions of the manual are sufficient, and none is superfluous: checked on every
-//! installed kind of server.
+//! The permissions that the manual lists are sufficient and minimal, on every installed kind of
+//! server.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use redbolt_testkit::acl_rules;
 
 use crate::support::{LIMIT, client_of, driver_of, eventually, patient, patiently, process_until};
 
-/// Each kind of server with such a user: once as strict, once as permissive to new users as the
-/// server can be.
+/// Starts each kind of server with such a user, once with strict and once with permissive defaults
+/// for new users.
 fn servers() -> Vec<(String, Server)> {
     let mut all = Vec::new();
     for program in programs() {
@@ -19,7 +19,7 @@ fn servers() -> Vec<(String, Server)> {
             let server = Server::of(&program, &[]);
             let name = format!("{} {channels}", program.display());
             if !channels.is_empty() {
-                // Servers before 6.2 have no such setting.
+                // Servers before 6.2 do not have this setting.
                 let _ = server.cmd(&format!("CONFIG SET acl-pubsub-default {channels}"));
             }
             if let Reply::Error(text) = server.cmd("ACL WHOAMI") {
@@ -50,7 +50,7 @@ fn set_up(builder: ConfigBuilder) -> Config {
     config
 }
 
-/// The denials in the server's own log.
+/// Returns the denials from the server's own log.
 fn denials(server: &Server) -> Vec<String> {
     let Reply::Array(entries) = server.cmd("ACL LOG") else { panic!("no ACL LOG") };
     entries.iter().map(|entry| format!("{entry:?}")).collect()
@@ -86,7 +86,7 @@ fn the_manual_s_acl_is_enough_for_every_kind_of_lock() {
     }
 }
 
-/// Those whose releases are told in keys, or to nobody.
+/// These formats publish releases in keys, or not at all.
 #[test]
 fn the_manual_s_acl_is_enough_for_locks_of_python_redis_lock_of_symfony_and_of_setnx() {
     for (name, server) in servers() {
@@ -199,7 +199,7 @@ fn the_acl_of_the_manual_is_enough_to_receive_the_releases_of_redisson() {
             Reply::Array(counts) => counts[1] != Reply::Int(0),
             other => panic!("{other:?}"),
         };
-        process_until(&mut waiter, "it hears the channel", |_| receives());
+        process_until(&mut waiter, "it has subscribed to the channel", |_| receives());
         server.cmd("DEL jobs:a");
         server.cmd(&format!("PUBLISH {channel} 0"));
         process_until(&mut waiter, "the lock is granted", |driver| {

@@ -25,7 +25,7 @@ fn unix_sockets() {
 }
 
 #[test]
-fn databases_do_not_see_each_other() {
+fn locks_in_different_databases_are_independent() {
     let servers = servers(3);
     let url = |server: &Server, db: u32| format!("redis://{}/{db}", server.address());
     let one = client_of(patient(servers.iter().map(|server| url(server, 1))).new_nodes());
@@ -37,7 +37,7 @@ fn databases_do_not_see_each_other() {
 }
 
 #[test]
-fn an_acl_user() {
+fn an_acl_user_authenticates() {
     let server = Server::with(&["--requirepass", "secret"]);
     let mut admin = server.connect();
     admin.cmd("AUTH secret");
@@ -61,7 +61,7 @@ fn an_acl_user() {
 }
 
 #[test]
-fn a_password_comes_from_a_file_where_the_address_has_none() {
+fn a_password_file_is_used_if_the_address_has_no_password() {
     let server = Server::with(&["--requirepass", "secret"]);
     let file = server.socket().with_file_name("password");
     let build = |address: &str| patient([address]).password_file(&file).new_nodes().build();
@@ -77,7 +77,7 @@ fn a_password_comes_from_a_file_where_the_address_has_none() {
     assert!(!format!("{config:?}").contains("secret"));
     assert!(Client::new(config).unwrap().acquire(patiently(b"job")).is_ok());
 
-    // Of an ACL user as well; and blanks are a part of it.
+    // The file also works for an ACL user, and blanks are part of the password.
     let user = [&b"ACL"[..], b"SETUSER", b"ann", b"on", b">pw \t", b"~*", b"&*", b"+@all"];
     let mut connection = server.connect();
     connection.cmd("AUTH secret");
@@ -108,7 +108,7 @@ fn a_name_is_resolved() {
 }
 
 #[test]
-fn a_name_that_nobody_has_stalls_nobody() {
+fn an_unknown_host_name_delays_no_lock() {
     let servers = servers(2);
     vouch_for(&servers, 3);
     let addresses = ["name.invalid:6379".to_owned(), servers[0].address(), servers[1].address()];
@@ -131,7 +131,7 @@ fn a_name_that_nobody_has_stalls_nobody() {
 }
 
 #[test]
-fn version_6_of_the_internet_protocol() {
+fn ipv6_addresses_work() {
     if TcpListener::bind("[::1]:0").is_err() {
         eprintln!("this machine has no IPv6 loopback: nothing to test");
         return;
@@ -140,14 +140,14 @@ fn version_6_of_the_internet_protocol() {
     let address = format!("[::1]:{}", server.port());
     let client = client_of(patient([address.clone()]));
     taken_and_released(&client, std::slice::from_ref(&server), 0);
-    // The same server under another address has no second vote.
+    // Two addresses of one server have one vote.
     let client = client_of(patient([address, server.address()]));
     let report = client.warm_up(Duration::from_secs(5));
     let twins = report.nodes.iter().filter(|node| node.state == NodeState::Down(Cause::SameServer));
     assert_eq!(twins.count(), 1, "{report}");
 }
 
-/// A place whose packets vanish: it listens, and its backlog is full.
+/// Returns an address that drops packets: its listener has a full backlog.
 fn black_hole() -> (SocketAddr, Vec<Socket>) {
     let socket = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let listener = socket();
@@ -157,7 +157,7 @@ fn black_hole() -> (SocketAddr, Vec<Socket>) {
     let fill = || {
         let client = socket();
         client.set_nonblocking(true).unwrap();
-        // The kernel goes on with it.
+        // The connect stays pending in the kernel.
         let _ = client.connect(&address);
         client
     };
@@ -165,7 +165,7 @@ fn black_hole() -> (SocketAddr, Vec<Socket>) {
     (address.as_socket().unwrap(), clients.into_iter().chain([listener]).collect())
 }
 
-/// A client of one node, whose name has these addresses.
+/// Returns a client of one node, whose host name resolves to these addresses.
 fn client_of_name(addresses: Vec<SocketAddr>, connect_timeout: Duration) -> Client {
     let builder = patient(["two.example"]).connect_timeout(connect_timeout);
     client_of(builder.resolve_hosts_by(move |_, _| Ok(addresses.clone())))
@@ -187,9 +187,9 @@ fn a_name_whose_first_address_is_a_black_hole_is_reached_in_one_attempt() {
     }
 }
 
-/// The first one is refused while the second one is being tried.
+/// The refusal arrives while another address is being tried.
 #[test]
-fn an_address_that_is_refused_does_not_end_the_attempt_of_another_one() {
+fn a_refused_address_does_not_end_the_attempt_of_another_address() {
     let servers = servers(1);
     vouch_for(&servers, 1);
     let (hole, _full) = black_hole();
@@ -202,7 +202,7 @@ fn an_address_that_is_refused_does_not_end_the_attempt_of_another_one() {
 }
 
 #[test]
-fn a_name_all_of_whose_addresses_are_black_holes_fails_in_time() {
+fn a_name_with_only_black_hole_addresses_fails_in_time() {
     let (hole, _full) = black_hole();
     let client = client_of_name(vec![hole, hole, hole], Duration::from_millis(400));
     let report = refusal(client.acquire(long(b"job").wait(Wait::No)));
@@ -210,7 +210,7 @@ fn a_name_all_of_whose_addresses_are_black_holes_fails_in_time() {
 }
 
 #[test]
-fn a_socket_that_is_not_there() {
+fn a_missing_unix_socket_is_reported() {
     let client = client_of(patient(["unix:///nowhere/redis.sock"]));
     let report = refusal(client.acquire(long(b"job"))).to_string();
     assert!(report.contains("node 1 unix:/nowhere/redis.sock: No such file"), "{report}");

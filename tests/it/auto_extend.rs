@@ -23,14 +23,14 @@ use crate::support::{
 };
 use crate::timed::{Timed, waits};
 
-/// Long enough for a busy machine: a process that gets no core for most of it loses its lock. From 10 s on a loss is
-/// reported half a second before the end.
+/// A TTL long enough for a busy machine: a process that is not scheduled for most of it loses its
+/// lock. For TTLs of 10 s and more, a loss is reported half a second before the lease ends.
 const TTL: Duration = Duration::from_secs(10);
 
-/// So often that none of them has to come in time.
+/// The interval between extensions, short enough that several may be late.
 const EVERY: Duration = Duration::from_millis(300);
 
-/// The TTL of locks that really have to outlive it.
+/// A TTL that is short enough for the test to outlast it.
 const SHORT_TTL: Duration = Duration::from_millis(1_500);
 
 fn until_released() -> AutoExtend {
@@ -45,8 +45,8 @@ fn kept_by(resource: &[u8], keep: AutoExtend) -> LockRequest<'_> {
     LockRequest::new(resource).ttl(TTL).wait(Wait::UpTo(LIMIT)).auto_extend(keep)
 }
 
-/// Drives the driver until there were so many extensions, and nothing else. One that fails, as on a stalled machine, is
-/// tried again.
+/// Drives the driver until each lock has been extended this often, and checks that nothing else
+/// happens. A failed extension, as on a stalled machine, is retried.
 fn keeps(driver: &mut Driver, ids: &[LockId], extensions: usize) {
     let (until, mut left) = (Instant::now() + TTL + 2 * LIMIT, extensions);
     while left > 0 {
@@ -92,7 +92,7 @@ fn a_driver_extends_a_lock_past_its_ttl() {
     }
 }
 
-/// On real servers and by the machine's clock.
+/// This runs on real servers, by the machine's clock.
 #[test]
 fn an_engine_extends_locks_past_their_ttl() {
     on_a_real_clock(SHORT_TTL, locks_of_an_engine_outlive_their_ttl);
@@ -137,7 +137,6 @@ fn count_losses(guard: &OwnedGuard) -> Arc<AtomicUsize> {
     reported
 }
 
-/// Without auto-extend, a lock is a lease of fixed length.
 #[test]
 fn without_auto_extend_a_lease_has_a_fixed_length() {
     let timed = Timed::of(3);
@@ -160,7 +159,7 @@ fn without_auto_extend_a_lease_has_a_fixed_length() {
     assert!(timed.held_on("long") >= 2);
 }
 
-/// Nothing runs between two calls of a blocking client.
+/// A blocking client does nothing between two calls.
 #[test]
 fn a_blocking_client_refuses_to_auto_extend() {
     let servers = servers(1);
@@ -173,7 +172,7 @@ fn a_blocking_client_refuses_to_auto_extend() {
     assert_eq!(refused, AcquireError::Request(RequestError::AutoExtendUnsupported));
 }
 
-/// A hundred locks that are due at about the same time take one write to each node, not a hundred.
+/// A hundred extensions that are due at about the same time share one write to each node.
 #[test]
 fn many_locks_are_auto_extended_together() {
     const LOCKS: usize = 60;
@@ -190,7 +189,7 @@ fn many_locks_are_auto_extended_together() {
         ids.iter().all(|&id| !driver.remaining(id).is_zero())
     });
     while driver.poll_event().is_some() {}
-    // The first use of a script sends its text.
+    // The first use of a script sends its text, so measuring starts after it.
     keeps(&mut driver, &ids, 2 * LOCKS);
     let count = |server: &Server| (reads(server), calls(server, "evalsha"));
     let before: Vec<_> = servers.iter().map(count).collect();
@@ -198,7 +197,7 @@ fn many_locks_are_auto_extended_together() {
     let mut quorum = 0;
     for (server, (reads_before, extensions_before)) in servers.iter().zip(before) {
         let (reads, extensions) = count(server);
-        // The inspection is a read as well.
+        // Some of the reads belong to the inspection.
         let (reads, extensions) = (reads - reads_before, extensions - extensions_before);
         println!("{extensions} extensions in {reads} reads of the node");
         quorum += usize::from(extensions >= 10 * LOCKS as u64);
@@ -225,14 +224,14 @@ fn a_killed_minority_does_no_harm() {
         timed.nodes[..minority].iter_mut().for_each(|node| node.stop(Memory::Lost));
         keeps_by(&timed, &mut driver, id, 10);
         assert!((minority..n).all(|node| timed.has(node, "job")));
-        // The restarted nodes have no key, and do not take part in the lock again.
+        // The restarted nodes have lost the key, and do not vote for this lock again.
         timed.nodes[..minority].iter_mut().for_each(|node| node.start_again().unwrap());
         keeps_by(&timed, &mut driver, id, 40);
         assert!(!(0..minority).any(|node| timed.has(node, "job")));
     }
 }
 
-/// As [`keeps`], while time passes.
+/// Does the same as [`keeps`] while time passes.
 fn keeps_by(timed: &Timed, driver: &mut Driver, id: LockId, extensions: usize) {
     let mut left = extensions;
     timed.drive_until(driver, &[id], "the lock is extended", |driver| {
@@ -270,7 +269,7 @@ fn the_loss_of_a_majority_is_reported_in_time() {
         assert!(reported.warnings_in_a_row <= 1, "reported again");
         assert!(reported.in_time, "the loss was reported after the validity had ended");
         proxies.iter().for_each(|proxy| proxy.set(Mode::Pass));
-        // The loss sent nothing: the remaining keys still protect the holder's work.
+        // A loss sends no undo, so that the remaining keys still protect the holder's work.
         driver.release(id);
         timed.drive_until(&mut driver, &[], "no undo is owed", |driver| {
             !driver.has_pending_releases()
@@ -278,8 +277,8 @@ fn the_loss_of_a_majority_is_reported_in_time() {
     }
 }
 
-/// Lets time pass until a lock is lost, and a while longer. A node that does not answer keeps no
-/// time from passing.
+/// Lets time pass until a lock is lost, and a while longer. Time passes even while a node does not
+/// answer.
 fn outcome_by(timed: &Timed, driver: &mut Driver, id: LockId) -> Told {
     let (cause, in_time) = (LossCause::Gone, false);
     let mut reported = Told { cause, warnings: 0, warnings_in_a_row: 0, in_time, extensions: 0 };
@@ -309,25 +308,25 @@ fn outcome_by(timed: &Timed, driver: &mut Driver, id: LockId) -> Told {
         if until.is_none() {
             end = timed.now() + driver.remaining(id);
         }
-        // Answers come in real time.
+        // Answers arrive in real time.
         thread::sleep(Duration::from_micros(300));
         until.is_some_and(|until| timed.now() > until)
     });
     reported
 }
 
-/// The end of an auto-extended lock.
+/// A record of how an auto-extended lock ended.
 struct Told {
     cause: LossCause,
     warnings: usize,
-    /// The most between two extensions.
+    /// The largest number of warnings between two extensions.
     warnings_in_a_row: usize,
-    /// The loss came while some validity was left, according to the check just before.
+    /// `true` if some validity was left when the loss was reported, by a check made just before.
     in_time: bool,
     extensions: usize,
 }
 
-/// In which something would be reported once more.
+/// The time in which a duplicate report would arrive.
 const A_WHILE: Duration = Duration::from_millis(1_500);
 
 #[test]
@@ -356,7 +355,7 @@ fn a_key_that_an_operator_deletes_is_noticed_by_the_next_extension() {
     let is_everywhere = |_: &mut Driver| timed.held_on("job") == 3;
     timed.drive_until(&mut driver, &[id], "all nodes have granted", is_everywhere);
     keeps_by(&timed, &mut driver, id, 3);
-    // A missing key on one of three nodes is no loss, and is not recreated.
+    // A key that is missing on one of three nodes loses nothing, and is not recreated.
     assert_eq!(timed.run_on(0, "DEL job"), Reply::Int(1));
     keeps_by(&timed, &mut driver, id, 6);
     assert_eq!(timed.held_on("job"), 2);
@@ -393,8 +392,8 @@ fn no_lock_is_extended_past_the_longest_hold() {
     }
 }
 
-/// According to the nodes' own logs: no node sees an extension after the first undo of a lock,
-/// however the two coincide.
+/// The nodes' own logs show no extension after the first undo of a lock, in any interleaving of the
+/// two.
 #[test]
 fn a_released_lock_is_not_extended() {
     let servers = servers(3);
@@ -446,8 +445,8 @@ enum Step {
     Undo,
 }
 
-/// The token and the kind of command in a line of `MONITOR`. An undo ends with the token, an
-/// extension has the TTL behind it.
+/// Returns the token and the kind of command in a line of `MONITOR`. An undo ends with the token;
+/// in an extension the TTL follows it.
 fn about(line: &str) -> Option<(String, Step)> {
     if !line.contains(r#""EVAL"#) || line.contains("redbolt:guard") {
         return None;
@@ -459,9 +458,9 @@ fn about(line: &str) -> Option<(String, Step)> {
     }
 }
 
-/// The holder is stopped for longer than its lease, and another client takes the lock. When it
-/// continues, its first check reports the loss, one callback comes, and the next holder's key is
-/// unchanged.
+/// The holder is stopped for longer than its lease, and another client acquires the lock. When the
+/// holder continues, its first check reports the loss, the callback runs once, and the next
+/// holder's key is unchanged.
 #[test]
 fn a_stopped_process_notices_at_once_that_its_auto_extended_lock_is_lost() {
     side_by_side([1, 3, 5], |n| {
@@ -476,12 +475,12 @@ fn a_holder_that_was_stopped_has_lost_its_lock(n: usize) {
     assert_eq!(holder.asked("look"), "held true, told 0");
     holder.signal(Signal::STOP);
     let client = warm_client(builder(&servers));
-    // One node may keep it for a moment longer, and would deny.
+    // One node may keep the key for a moment longer, and would deny.
     eventually("the keys of the holder have expired", || held_on(&servers, "job") == 0);
     let lock = client.acquire(patiently(b"job")).unwrap();
     eventually("all nodes have the key", || held_on(&servers, "job") == n);
     let before = values(&servers, "job");
-    // The holder finds this command first.
+    // The holder reads this command first when it continues.
     holder.request("look");
     holder.signal(Signal::CONT);
     assert!(holder.receive().starts_with("held false, told "));
@@ -496,10 +495,11 @@ fn a_holder_that_was_stopped_has_lost_its_lock(n: usize) {
     assert!(matches!(lock.release(), Ok(confirmed) if confirmed.nodes >= 1));
 }
 
-/// The TTL of a holder that is stopped for longer.
+/// The TTL of a holder that is stopped for longer than this.
 const STOPPED_TTL: Duration = Duration::from_millis(1_500);
 
-/// This test binary as a child process: it auto-extends a lock with an engine, and obeys commands.
+/// A child process that runs this test binary, auto-extends a lock with an engine, and obeys
+/// commands.
 struct Holder {
     child: Child,
     replied: BufReader<ChildStdout>,
@@ -529,7 +529,7 @@ impl Holder {
         self.receive()
     }
 
-    /// The next line of the child, without those of the test harness.
+    /// Returns the next line of the child, skipping those of the test harness.
     fn receive(&mut self) -> String {
         loop {
             let mut line = String::new();
@@ -547,7 +547,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // It is our child and not reaped yet.
+        // It is our child and has not been reaped, so the id is still its own.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -14,19 +14,19 @@ use crate::support::{
     process_until, pttl, refusal, servers,
 };
 
-/// The most resources that a lock can have.
+/// The largest number of resources in one lock.
 const MOST: usize = 64;
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|at| format!("job{at}")).collect()
 }
 
-/// One request for all of these resources.
+/// Returns one request for all of these resources.
 fn on_all<'a>(names: &'a [String], request: LockRequest<'a>) -> LockRequest<'a> {
     names.iter().fold(request, |request, name| request.and(name.as_bytes()))
 }
 
-/// The number of keys, without the restart guard.
+/// Returns the number of keys, without the restart guard.
 fn keys(server: &Server) -> i64 {
     match server.cmd("DBSIZE") {
         Reply::Int(keys) => keys - 1,
@@ -41,7 +41,7 @@ fn all_of<'c>(client: &'c Client, requests: &[LockRequest<'_>]) -> Vec<Outcome<'
 }
 
 #[test]
-fn outcomes_are_in_the_order_of_the_asks() {
+fn outcomes_are_in_the_order_of_the_requests() {
     for n in [1, 3, 5] {
         let servers = servers(n);
         let (holder, client) = (client(&servers), client(&servers));
@@ -81,19 +81,19 @@ fn outcomes_are_in_the_order_of_the_asks() {
         assert!(held.is_valid());
         assert!(held.release().is_ok());
         drop((holder, client));
-        // The fencing counter remains.
+        // Only the fencing counter remains.
         eventually("no key is left", || servers.iter().all(|server| keys(server) == 1));
     }
 }
 
 #[test]
-fn a_batch_of_nothing_is_nothing() {
+fn an_empty_batch_has_no_outcomes() {
     let servers = servers(1);
     assert!(all_of(&client(&servers), &[]).is_empty());
 }
 
 #[test]
-fn a_batch_out_of_time_reports_it_for_each_request() {
+fn a_batch_that_times_out_reports_it_for_each_request() {
     let servers = servers(3);
     let (holder, client) = (client(&servers), client(&servers));
     let _held = holder.acquire(patiently(b"held")).unwrap();
@@ -116,10 +116,10 @@ fn a_batch_without_a_quorum_is_refused_as_a_whole() {
     eventually("no key is left", || keys(&servers[0]) == 0);
 }
 
-/// The second request could only wait for the first, whose guard no caller has before the call
-/// returns.
+/// In a blocking batch, the second request could only wait for the first, whose guard the caller
+/// gets when the call returns.
 #[test]
-fn a_resource_twice_in_one_batch_is_refused_the_second_time() {
+fn a_resource_listed_twice_in_a_batch_is_refused_the_second_time() {
     let servers = servers(3);
     let client = client(&servers);
     let requests = [
@@ -137,9 +137,9 @@ fn a_resource_twice_in_one_batch_is_refused_the_second_time() {
     eventually("no key is left", || servers.iter().all(|server| keys(server) == 0));
 }
 
-/// A driver returns control, so there the second request waits for the first.
+/// A driver returns at once, so the second request can wait for the first.
 #[test]
-fn a_driver_s_second_ask_for_a_resource_waits_for_the_first() {
+fn a_driver_s_second_request_for_a_resource_waits_for_the_first() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
     let [first, second] = driver.batch(|driver| {
@@ -171,7 +171,7 @@ fn a_driver_gathers_commands_of_every_kind() {
         }
     }
     assert_eq!(granted, ids);
-    // Some are released while others are extended and acquired, and one request is cancelled.
+    // Some locks are released while others are extended and acquired, and one request is cancelled.
     let (new, called_off) = driver.batch(|driver| {
         ids[..50].iter().for_each(|&id| driver.release(id));
         ids[50..].iter().for_each(|&id| driver.extend(id, Duration::from_secs(20)).unwrap());
@@ -193,7 +193,7 @@ fn a_driver_gathers_commands_of_every_kind() {
 }
 
 #[test]
-fn an_invalid_ask_in_a_batch_stops_no_other() {
+fn an_invalid_request_in_a_batch_stops_no_other() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
     let asked = driver.batch(|driver| {
@@ -222,7 +222,7 @@ fn sixty_four_resources_are_one_lock() {
         for (server, before) in servers.iter().zip(before) {
             assert_eq!(scripts(server) - before, 1, "one script for all of them");
         }
-        // One token, and one expiry.
+        // All resources have one token and one expiry.
         for server in &servers {
             let values = names.iter().map(|name| server.cmd(&format!("GET {name}")));
             let values: Vec<Reply> = values.collect();
@@ -242,7 +242,7 @@ fn sixty_four_resources_are_one_lock() {
     }
 }
 
-/// Scripts that were run: requests for many resources, extensions and undos alike.
+/// Returns how many scripts the server has run: requests for many resources, extensions and undos.
 fn scripts(server: &Server) -> u64 {
     calls(server, "eval") + calls(server, "evalsha")
 }
@@ -256,7 +256,7 @@ fn one_resource_too_many_is_refused() {
     assert_eq!(refused, AcquireError::Request(RequestError::TooManyKeys { keys: MOST + 1 }));
 }
 
-/// No matter which resource is held, no node keeps a key of the others, and the foreign key stays
+/// Whichever resource is taken, no node keeps a key of the others, and the foreign key is
 /// unchanged.
 #[test]
 fn many_resources_are_granted_together_or_not_at_all() {
@@ -288,7 +288,7 @@ fn many_resources_are_granted_together_or_not_at_all() {
     });
 }
 
-/// If one key of many is missing on a majority, the lock is lost.
+/// A lock on many resources is lost if one of its keys is missing on a majority.
 #[test]
 fn one_missing_key_loses_the_whole_lock() {
     let servers = servers(3);
@@ -302,9 +302,9 @@ fn one_missing_key_loses_the_whole_lock() {
     eventually("the rest is given back", || servers.iter().all(|server| keys(server) == 0));
 }
 
-/// A request for many resources is woken by the last release.
+/// The last release wakes a request for many resources.
 #[test]
-fn a_lock_on_many_waits_for_each_of_them() {
+fn a_lock_on_many_resources_waits_for_each_of_them() {
     let servers = servers(3);
     let mut holder = driver_of(builder(&servers));
     let names = names(MOST);

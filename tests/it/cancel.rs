@@ -1,4 +1,4 @@
-//! Dropping without a release: whatever is dropped, and whenever, leaves nothing behind.
+//! Dropping a lock, a request or a client at any moment, without a release, leaves nothing behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn guards_and_their_client_dropped_together() {
 }
 
 #[test]
-fn a_forgotten_guard_goes_with_its_client() {
+fn a_forgotten_guard_is_released_with_its_client() {
     let servers = servers(3);
     let client = client(&servers);
     std::mem::forget(client.acquire(patiently(b"job")).unwrap());
@@ -57,7 +57,7 @@ fn a_panic_under_the_lock_releases_it() {
     client.acquire(patiently(b"job")).unwrap().release().unwrap();
 }
 
-/// Cold: cancelled during connects and handshakes. Warm: cancelled while the request is sent.
+/// A cold client is cancelled during connects and handshakes, a warm one while the request is sent.
 #[test]
 fn an_acquisition_is_cancelled_after_any_number_of_turns() {
     let servers = servers(3);
@@ -71,7 +71,7 @@ fn an_acquisition_is_cancelled_after_any_number_of_turns() {
             let id = driver.acquire(patiently(b"job")).unwrap();
             (0..turns).for_each(|_| driver.process());
             driver.release(id);
-            // The lock may have been granted just before.
+            // The lock may have been granted just before the cancellation.
             let end = match outcome(&mut driver, id) {
                 Event::Granted(_) => outcome(&mut driver, id),
                 end => end,
@@ -95,8 +95,8 @@ fn a_driver_is_dropped_after_any_number_of_turns() {
         driver.acquire(patiently(b"job")).unwrap();
         (0..turns).for_each(|_| driver.process());
         drop(driver);
-        // Once the servers have seen the end of our connections, they have run everything in the
-        // sockets.
+        // Servers that have seen the end of our connections have executed everything that was in
+        // them.
         eventually("our connections are gone", || servers.iter().all(|server| !connected(server)));
         assert_eq!(held_on(&servers, "job"), 0, "{turns} turns");
     }

@@ -1,4 +1,5 @@
-//! The channels on which other libraries tell of releases, on real servers: what a message on one does, and what is left.
+//! The channels on which other libraries publish releases, on real servers: a message wakes
+//! waiters, and no subscription outlives the last waiter.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,15 +17,15 @@ use crate::support::{
     process_until, server, vouched,
 };
 
-/// Without a notification, no waiter retries for at least an eighth of this.
+/// The retry backoff: without a notification, no waiter retries for at least an eighth of this.
 const LATE: Duration = Duration::from_secs(40);
 
-/// Long before any timer, and too long for nothing to have come.
+/// A time far shorter than any timer, in which every message arrives.
 const SOON: Duration = Duration::from_secs(1);
 
 const CHANNEL: &str = "redisson_lock__channel:{job}";
 
-/// A driver that waits for `job` as Redisson does, which its member `peer:1` holds.
+/// A driver that waits for `job` in Redisson's format while the member `peer:1` holds it.
 struct Waiter {
     driver: Driver,
     id: LockId,
@@ -39,10 +40,10 @@ impl Waiter {
         Self { driver, id }
     }
 
-    /// It hears the channel, and no timer is near.
+    /// Returns a waiter that has subscribed to the channel and whose timers are far off.
     fn hearing(server: &Server, builder: ConfigBuilder) -> Self {
         let mut waiter = Self::of(server, builder);
-        waiter.until("it hears", |_| hearers(server) == 1);
+        waiter.until("it has subscribed", |_| hearers(server) == 1);
         waiter.settle();
         waiter
     }
@@ -59,7 +60,7 @@ impl Waiter {
         }
     }
 
-    /// Whether what it is told makes it ask and be granted, not its timer.
+    /// Returns `true` if a message, rather than a timer, makes the waiter ask and be granted.
     fn is_granted_by_a_message(&mut self) -> bool {
         let (before, until) = (self.wakes(), Instant::now() + LIMIT);
         while Instant::now() < until {
@@ -74,7 +75,7 @@ impl Waiter {
         false
     }
 
-    /// Nothing wakes it for some time.
+    /// Returns `true` if nothing wakes the waiter for [`SOON`].
     fn receives_nothing(&mut self) -> bool {
         let (before, until) = (self.wakes(), Instant::now() + SOON);
         while Instant::now() < until {
@@ -102,13 +103,14 @@ fn held(server: &Server) {
     server.cmd("PEXPIRE job 600000");
 }
 
-/// As a member of Redisson's releases it: deleted and told in one script.
+/// Releases the lock as a Redisson client does: one script deletes the key and publishes the
+/// release.
 fn released(server: &Server) {
     let words = ["EVAL", UNDO_REDISSON.text, "1", "job", "peer:1"].map(str::as_bytes);
     assert_eq!(server.run(&words), Reply::Int(1));
 }
 
-/// How many hear the channel.
+/// Returns the number of subscribers to the channel.
 fn hearers(server: &Server) -> i64 {
     match server.cmd(&format!("PUBSUB NUMSUB {CHANNEL}")) {
         Reply::Array(counts) => match counts[1] {
@@ -130,7 +132,7 @@ fn untracked() -> Server {
 }
 
 #[test]
-fn a_message_of_redisson_s_wakes_where_tracking_is_forbidden() {
+fn a_redisson_message_wakes_a_waiter_that_may_not_be_tracked() {
     for is_notified in [true, false] {
         let server = untracked();
         let mut waiter = Waiter::hearing(&server, late(&server));
@@ -145,9 +147,9 @@ fn a_message_of_redisson_s_wakes_where_tracking_is_forbidden() {
     }
 }
 
-/// As before Redis 6: it has channels, and nothing to redirect.
+/// Servers before Redis 6 have channels, but no client-side tracking.
 #[test]
-fn a_message_of_redisson_s_wakes_where_a_server_has_no_tracking() {
+fn a_redisson_message_wakes_a_waiter_on_a_server_without_tracking() {
     let server = vouched(Server::with(&["--rename-command", "CLIENT", "no-longer"]));
     let mut waiter = Waiter::hearing(&server, late(&server));
     assert_eq!(waiter.push(), PushState::Unavailable(Cause::UnknownCommand));
@@ -155,25 +157,26 @@ fn a_message_of_redisson_s_wakes_where_a_server_has_no_tracking() {
     assert!(waiter.is_granted_by_a_message());
 }
 
-/// Passes the lock on in one step, so that whoever waits asks in vain.
+/// Passes the lock on in one step, so that a waiter that retries is denied.
 const PASS_ON: &str = "redis.call('DEL', KEYS[1]) \
      if ARGV[1] ~= '' then redis.call('PUBLISH', ARGV[1], '0') end \
      redis.call('HSET', KEYS[1], 'peer:2', 1) \
      redis.call('PEXPIRE', KEYS[1], 600000)";
 
-/// Each way alone, and both together.
+/// The release is only reported, only published, or both.
 #[test]
 fn a_release_that_is_reported_and_published_leads_to_one_request() {
     const RELEASES: u64 = 10;
     for wake in [WakeStrategy::Queue, WakeStrategy::Lead] {
         for (server, channel) in [(server(), ""), (server(), CHANNEL), (untracked(), CHANNEL)] {
             let mut waiter = Waiter::hearing(&server, late(&server).wake(wake));
-            // Each ask is a script, and the undo behind it one that looks for a field.
+            // Each request runs a script, and so does the undo that follows a denial; only the undo
+            // uses HEXISTS.
             let asks = || {
                 let scripts = calls(&server, "evalsha") + calls(&server, "eval");
                 scripts - calls(&server, "hexists")
             };
-            // On a stalled machine its timer adds one.
+            // On a stalled machine, a timer adds a request.
             let leads_to_one = once_in(5, || {
                 let before = asks();
                 for _ in 0..RELEASES {
@@ -182,7 +185,7 @@ fn a_release_that_is_reported_and_published_leads_to_one_request() {
                     waiter.settle();
                 }
                 let asked = asks() - before - RELEASES;
-                println!("{asked} asks, {wake:?}, on {channel:?}");
+                println!("{asked} requests, {wake:?}, on {channel:?}");
                 (1..=RELEASES).contains(&asked)
             });
             assert!(leads_to_one);
@@ -198,7 +201,7 @@ fn a_channel_is_subscribed_again_after_a_lost_connection() {
         waiter.until("the connection is lost", |driver| {
             driver.node_report().nodes[0].push != PushState::Active && hearers(&server) == 0
         });
-        waiter.until("it hears again", |_| hearers(&server) == 1);
+        waiter.until("it has subscribed again", |_| hearers(&server) == 1);
         waiter.settle();
         released(&server);
         assert!(waiter.is_granted_by_a_message());
@@ -206,7 +209,7 @@ fn a_channel_is_subscribed_again_after_a_lost_connection() {
 }
 
 #[test]
-fn no_channel_stays_subscribed_when_nobody_waits() {
+fn no_channel_stays_subscribed_without_waiters() {
     for server in [server(), untracked()] {
         let mut waiter = Waiter::hearing(&server, late(&server));
         let behind = waiter.driver.acquire(redisson()).unwrap();
@@ -214,9 +217,9 @@ fn no_channel_stays_subscribed_when_nobody_waits() {
         released(&server);
         assert!(waiter.is_granted_by_a_message());
         waiter.settle();
-        assert_eq!(hearers(&server), 1, "another one of this process waits");
+        assert_eq!(hearers(&server), 1, "another waiter of this process needs the channel");
         waiter.driver.release(behind);
-        waiter.until("nobody hears it", |_| hearers(&server) == 0);
+        waiter.until("the channel has no subscriber", |_| hearers(&server) == 0);
         waiter.driver.release(waiter.id);
         waiter.until("there is no channel", |_| {
             server.cmd("PUBSUB CHANNELS") == Reply::Array(Vec::new())
@@ -225,16 +228,16 @@ fn no_channel_stays_subscribed_when_nobody_waits() {
     }
 }
 
-/// By a client of redbolt's that releases again and again: its waiters hear it as Redisson's do.
+/// Waiters with the Redisson format also receive the releases of a redbolt holder.
 #[test]
-fn releases_are_received_on_channels_where_tracking_is_forbidden() {
+fn releases_are_received_on_channels_if_tracking_is_forbidden() {
     let server = untracked();
     let holder = client_of(late(&server));
     for _ in 0..5 {
         let lock = holder.acquire(redisson()).unwrap();
         let mut driver = driver_of(late(&server));
         let id = driver.acquire(redisson()).unwrap();
-        process_until(&mut driver, "it hears", |_| hearers(&server) == 1);
+        process_until(&mut driver, "it has subscribed", |_| hearers(&server) == 1);
         let mut waiter = Waiter { driver, id };
         waiter.settle();
         drop(lock);
@@ -264,10 +267,11 @@ fn a_user_with_the_channel_needs_no_tracking() {
     assert_eq!(waiter.driver.node_report().nodes[0].no_channel, None);
     released(&server);
     assert!(waiter.is_granted_by_a_message());
-    waiter.until("it is left", |_| hearers(&server) == 0);
+    waiter.until("it has unsubscribed", |_| hearers(&server) == 0);
 }
 
-/// Named as a line is in which nobody can stand.
+/// The user may be tracked, but not subscribe: the node report names the missing permission, as it
+/// does for a queue that the user may not use.
 #[test]
 fn a_user_without_the_channel_is_notified_of_changes_and_reports_it() {
     let server = Server::start();
@@ -285,12 +289,12 @@ fn a_user_without_the_channel_is_notified_of_changes_and_reports_it() {
 }
 
 #[test]
-fn a_user_who_may_not_leave_a_channel_does_not_stay_there() {
+fn a_user_who_may_not_unsubscribe_does_not_stay_subscribed() {
     let server = Server::start();
     let rules = "&redisson_lock__channel:*";
     let mut waiter = Waiter::hearing(&server, as_user(&server, rules));
     waiter.driver.release(waiter.id);
-    waiter.until("it is left by a lost connection", |_| hearers(&server) == 0);
+    waiter.until("the lost connection ends the subscription", |_| hearers(&server) == 0);
     assert_eq!(waiter.driver.node_report().nodes[0].no_channel, Some(Cause::NoPermission));
     eventually("nothing is left", || {
         waiter.driver.process();

@@ -1,4 +1,4 @@
-//! Every API with clocks that a test controls: the machine suspends, its wall clock is set, the
+//! Every API with clocks that a test controls: the machine suspends, its wall clock is set, or the
 //! process is stopped at a bad moment. `tests/core/clock.rs` checks the consequences in the core.
 
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ use crate::support::{
     process_until, server, servers,
 };
 
-/// How far the clocks are ahead of the machine's, in ns.
+/// The time in ns by which the clocks are ahead of the machine's.
 #[derive(Default)]
 pub(crate) struct Ahead {
     boot: AtomicU64,
@@ -41,13 +41,13 @@ impl Ahead {
         ClockReading { boot: Timestamp(now.boot.0 + self.boot.load(SeqCst)), wall: Timestamp(wall) }
     }
 
-    /// The machine suspends for an hour.
+    /// Suspends the machine for an hour.
     pub(crate) fn sleep(&self) {
         self.boot.fetch_add(HOUR, SeqCst);
         self.step_forward();
     }
 
-    /// Its wall clock is set an hour ahead.
+    /// Sets the wall clock an hour ahead.
     fn step_forward(&self) {
         self.wall.fetch_add(HOUR.cast_signed(), SeqCst);
     }
@@ -57,14 +57,14 @@ const HOUR: u64 = 3_600_000_000_000;
 
 type Move = fn(&Ahead);
 
-/// Clock changes that end every lease, with a name for the lock that sees each.
+/// The clock changes that end every lease, each with a name for its lock.
 const ENDS: [(&str, Move); 3] = [
     ("slept", Ahead::sleep),
     ("stopped", |ahead| _ = ahead.boot.fetch_add(HOUR, SeqCst)),
     ("set forward", Ahead::step_forward),
 ];
 
-/// A configuration for these servers with clocks that the test controls.
+/// Returns a configuration for these servers with clocks that the test controls.
 pub(crate) fn bent(servers: &[Server]) -> (ConfigBuilder, Arc<Ahead>) {
     let ahead = Arc::<Ahead>::default();
     (ahead.bend(builder(servers)), ahead)
@@ -75,7 +75,7 @@ fn engine_of(builder: ConfigBuilder) -> Engine {
 }
 
 #[test]
-fn a_client_s_lock_is_over_at_once_by_either_clock() {
+fn a_client_s_lock_expires_at_once_by_either_clock() {
     let servers = servers(3);
     for (what, end) in ENDS {
         let (builder, ahead) = bent(&servers);
@@ -92,7 +92,7 @@ fn a_client_s_lock_is_over_at_once_by_either_clock() {
 }
 
 #[test]
-fn a_driver_s_lock_is_over_at_once_by_either_clock() {
+fn a_driver_s_lock_expires_at_once_by_either_clock() {
     let servers = servers(3);
     for (what, end) in ENDS {
         let (builder, ahead) = bent(&servers);
@@ -110,7 +110,7 @@ fn a_driver_s_lock_is_over_at_once_by_either_clock() {
 }
 
 #[test]
-fn an_engine_s_lock_is_over_at_once_by_either_clock() {
+fn an_engine_s_lock_expires_at_once_by_either_clock() {
     let servers = servers(3);
     for (what, end) in ENDS {
         let (builder, ahead) = bent(&servers);
@@ -118,7 +118,7 @@ fn an_engine_s_lock_is_over_at_once_by_either_clock() {
         let guard = engine.acquire(long(what.as_bytes()).wait(LIMIT)).wait().unwrap();
         assert!(guard.is_valid());
         end(&ahead);
-        // Whether or not the engine's thread has noticed.
+        // This holds whether or not the engine's thread has noticed.
         assert_eq!(guard.remaining(), Duration::ZERO, "{what}");
         assert_eq!(
             guard.release().wait().map_err(|lost| lost.cause()),
@@ -149,8 +149,7 @@ fn a_wall_clock_set_back_prolongs_no_lease() {
     }
 }
 
-/// A host that sleeps until a driver's deadline wakes right after a suspend that passed the
-/// deadline.
+/// The host sleeps until a driver's deadline, and a suspend passes that deadline.
 #[test]
 fn deadlines_that_pass_in_a_suspend_are_due_at_once() {
     let server = server();
@@ -164,7 +163,7 @@ fn deadlines_that_pass_in_a_suspend_are_due_at_once() {
     assert!(reported.any(|event| event == Event::Lost(id, LossCause::Expired)));
 }
 
-/// Ends every lease at the moment of its grant, before the caller can check it.
+/// A log that ends every lease at the moment of its grant, before the caller can check it.
 struct StepsWhenGranted(Arc<Ahead>);
 
 impl Log for StepsWhenGranted {
@@ -180,11 +179,11 @@ fn is_too_late<T: std::fmt::Debug>(outcome: Result<T, AcquireError>) {
         Err(AcquireError::Refused(report)) => {
             assert_eq!(report.reason(), RefusalReason::Expired, "{report}")
         }
-        other => panic!("the lock is over: {other:?}"),
+        other => panic!("the lock should have expired: {other:?}"),
     }
 }
 
-/// The process was stopped after the deciding answer.
+/// The process is stopped after the deciding answer.
 #[test]
 fn a_lock_that_expires_before_its_caller_gets_it_is_refused() {
     let servers = servers(3);
@@ -203,8 +202,9 @@ fn a_lock_that_expires_before_its_caller_gets_it_is_refused() {
     });
 }
 
-/// The time before an answer is read counts. Here more than the TTL passes behind one reading of
-/// the clock, and the answer arrives with it: whichever reading that is, the lock is over.
+/// The time before an answer is read counts against the lease. Here, more than the TTL passes after
+/// one reading of the clock, and the answer arrives during it: whichever reading that is, the lock
+/// has expired.
 #[test]
 fn an_answer_is_timed_after_it_was_read() {
     let server = server();
@@ -230,7 +230,7 @@ fn an_answer_is_timed_after_it_was_read() {
         relay.held.hold();
         let key = [b"job ", &[b'a' + chosen as u8][..]].concat();
         let id = driver.acquire(long(&key).ttl(Duration::from_secs(1))).unwrap();
-        // Behind them may be the proof that the node was no replica meanwhile.
+        // A proof that the node was not a replica meanwhile may follow.
         eventually("the grant and its answer are in flight", || relay.held.answers() >= 2);
         readings.store(1, SeqCst);
         let mut reported = None;
@@ -249,13 +249,13 @@ fn an_answer_is_timed_after_it_was_read() {
     }
 }
 
-/// A Unix socket in front of a server. It forwards everything except held answers.
+/// A Unix socket in front of a server, which forwards everything except held answers.
 struct Relay {
     held: Arc<Held>,
     path: PathBuf,
 }
 
-/// Answers to the client that connected last.
+/// The held answers to the client that connected last.
 #[derive(Default)]
 struct Held(Mutex<Answers>);
 
@@ -271,7 +271,7 @@ impl Held {
         self.0.lock().unwrap().is_holding = true;
     }
 
-    /// How many lines are held.
+    /// Returns the number of lines that are held.
     fn answers(&self) -> usize {
         self.0.lock().unwrap().bytes.iter().filter(|&&byte| byte == b'\n').count()
     }
@@ -329,8 +329,8 @@ fn relay_both(mut client: UnixStream, mut server: TcpStream, held: &Arc<Held>) {
     });
 }
 
-/// `CLOCK_MONOTONIC` stands still while the machine sleeps. A time namespace has its own boot
-/// clock, as if the machine had slept longer, and leaves the monotonic clock alone.
+/// `CLOCK_MONOTONIC` stops while the machine sleeps. A time namespace can offset the boot clock
+/// alone, as if the machine had slept longer.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_boot_clock_counts_the_machine_s_sleep() {
@@ -356,6 +356,6 @@ fn boot_clock_of_a_machine_that_slept() {
     assert!(slept >= 1_000_000_000_000_000, "{slept} ns");
 }
 
-/// The boot clock outside of the namespace.
+/// The boot clock outside the namespace.
 #[cfg(target_os = "linux")]
 const AWAKE: &str = "REDBOLT_TEST_AWAKE_NS";

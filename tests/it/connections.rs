@@ -67,15 +67,15 @@ fn a_held_lock_survives_the_loss_of_every_connection() {
     }
 }
 
-/// A write into a Unix socket whose peer is gone fails at once, and ends the link. The extension
+/// A write to a Unix socket whose peer has closed fails at once and ends the link. The extension
 /// waits for the next link, which must not be taken for the failed one.
 #[test]
 fn an_extension_survives_the_loss_of_every_unix_socket() {
     let servers = servers(3);
     let client = client_of(patient(servers.iter().map(unix)));
     let mut lock = client.acquire(patiently(b"job")).unwrap();
-    // A link that was just opened is not reopened at once, and one that was silent for long is read
-    // before it is written. Between the two, the write fails.
+    // A link that was just opened is not reopened at once, and one that was silent for a while is
+    // read before it is written. Between the two, the write fails.
     for pause in [0, 40, 50, 60, 150] {
         thread::sleep(Duration::from_millis(pause));
         cut_all(&servers);
@@ -95,7 +95,8 @@ fn a_refusal_by_a_failed_write_leaves_no_undo_unwritten() {
     assert!(once_in(5, a_refused_request_is_undone), "the node never got the request");
 }
 
-/// `false` if the client was so late that it saw the dead connection before it asked.
+/// Returns `false` if the client was so late that it saw the dead connection before it sent the
+/// request.
 fn a_refused_request_is_undone() -> bool {
     let mut servers = servers(2);
     vouch_for(&servers, 3);
@@ -116,8 +117,7 @@ fn a_release_written_into_dead_connections_still_arrives() {
     for n in [1, 3] {
         let servers = servers(n);
         let mut driver = driver_of(builder(&servers));
-        // A connection that is cut before its handshake has no known id, so no ghost could be
-        // killed.
+        // A connection cut before its handshake has no known id, so its ghost could not be killed.
         process_until(&mut driver, "all nodes are ready", |driver| {
             driver.node_report().ready() == n
         });
@@ -154,7 +154,7 @@ fn a_cut_at_any_moment_loses_no_lock_and_leaves_no_key() {
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until {
             let mut lock = client.acquire(patiently(b"job")).unwrap();
-            // A refused extension is repeated: the lock is held meanwhile.
+            // A refused extension is retried; the lock is held meanwhile.
             extend_in_the_end(&mut lock);
             assert!(lock.release().is_ok());
         }
@@ -169,8 +169,8 @@ fn extend_in_the_end(lock: &mut LockGuard<'_>) {
     eventually("an extension", || lock.extend(Duration::from_secs(25)).is_ok());
 }
 
-/// A node that was refused for its configuration is tried again once that is corrected, also by a
-/// client that never waits.
+/// A node that was refused for its configuration is retried after the operator corrects it, even by
+/// a client that never waits.
 #[test]
 fn a_corrected_node_votes_again_for_a_client_that_never_waits() {
     let server =
@@ -183,8 +183,8 @@ fn a_corrected_node_votes_again_for_a_client_that_never_waits() {
     eventually("a grant", || client.acquire(long(b"job")).is_ok());
 }
 
-/// A full server says so on connect, and closes. The handshake can then not be written, but that is
-/// not the reported cause.
+/// A full server sends an error on connect and closes. Writing the handshake then fails, but the
+/// error is the reported cause.
 #[test]
 fn an_error_before_a_hang_up_is_reported() {
     let dir = vouched(Server::start());
@@ -200,7 +200,7 @@ fn an_error_before_a_hang_up_is_reported() {
     assert_eq!(driver.node_report().nodes[0].state, NodeState::Down(Cause::MaxClients));
 }
 
-/// Ends every connection except the one that sends the command.
+/// Closes every connection except the one that sends the command.
 fn cut_all(servers: &[Server]) {
     for server in servers {
         let reply = server.cmd("CLIENT KILL TYPE normal SKIPME yes");

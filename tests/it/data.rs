@@ -1,5 +1,6 @@
-//! Data under the keys of locks that no lock has made. It is answered for on its own key, and never taken for an error of the
-//! protocol, which would end the connection and every other lock's requests with it.
+//! Data that no lock wrote, under the keys of locks. The node's reply concerns that key alone. It
+//! must not be treated as a protocol error, which would close the connection and fail every other
+//! lock's requests on it.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use redbolt_test_servers::{Connection, Reply, Server};
 
 use crate::support::{builder, long, refusal, server, warm_client};
 
-/// How many connections the server has accepted.
+/// Returns the number of connections that the server has accepted.
 fn accepted(connection: &mut Connection) -> String {
     let Reply::Bulk(info) = connection.cmd("INFO stats") else { panic!("no INFO") };
     let info = String::from_utf8(info).unwrap();
@@ -16,7 +17,8 @@ fn accepted(connection: &mut Connection) -> String {
     line.unwrap().to_owned()
 }
 
-/// The request is refused again and again, and the connection and another lock on it stay.
+/// Checks that the request is refused repeatedly while the connection, and another lock on it,
+/// survive.
 fn refused_without_a_new_connection(server: &Server, data: &[&str], request: LockRequest<'_>) {
     let client = warm_client(builder(std::slice::from_ref(server)));
     let mut other: LockGuard<'_> = client.acquire(long(b"other")).unwrap();
@@ -35,7 +37,7 @@ fn refused_without_a_new_connection(server: &Server, data: &[&str], request: Loc
 }
 
 #[test]
-fn a_counter_of_redisson_s_that_cannot_be_a_token_closes_no_connection() {
+fn a_redisson_counter_that_cannot_be_a_token_closes_no_connection() {
     for counter in ["9007199254740991", "9007199254740992", "9223372036854775806", "-1", "-7"] {
         let server = server();
         let set = format!("SET redisson_lock_token:{{job}} {counter}");
@@ -61,7 +63,7 @@ fn a_semaphore_that_never_ends_closes_no_connection() {
 }
 
 #[test]
-fn a_queue_of_nonsense_closes_no_connection() {
+fn an_invalid_queue_closes_no_connection() {
     for [score, name] in [["inf", "x"], ["1e300", "x"], ["-5", "x"], ["1", "a"], ["1", "xa:b"]] {
         let server = server();
         let data = [

@@ -35,20 +35,20 @@ fn a_lock_outlives_its_client_and_ends_with_another_one() {
     lock.extend(Duration::from_secs(20)).unwrap();
     let detached = lock.detach().unwrap();
     let third = client(&servers);
-    // An undo that is owed to an unreachable node runs only while a client exists.
+    // The undo owed to an unreachable node is sent only while a client exists.
     assert_eq!(third.warm_up(LIMIT).ready(), 3);
     assert!(third.attach(&detached).unwrap().release().is_ok());
     eventually("all nodes are free", || held_on(&servers, "job") == 0);
 }
 
 /// Detaching waits for a node that is slow to grant. Otherwise the lock would have one node less
-/// for the rest of its life.
+/// until it ends.
 #[test]
 fn a_pending_grant_is_waited_for() {
     assert!(once_in(5, the_third_grant_is_waited_for), "each time the node answers too late");
 }
 
-/// `false` if the node went on so late that it was not waited for any longer.
+/// Returns `false` if the node continued so late that the wait for it had ended.
 fn the_third_grant_is_waited_for() -> bool {
     let servers = servers(3);
     let client = client(&servers);
@@ -70,7 +70,7 @@ fn the_third_grant_is_waited_for() -> bool {
 
 /// Detaching does not wait for a hanging node until the lease ends.
 #[test]
-fn a_short_lock_can_be_detached_beside_a_hanging_node() {
+fn a_short_lock_can_be_detached_while_a_node_hangs() {
     let servers = servers(3);
     let client = client(&servers);
     assert_eq!(client.warm_up(Duration::from_secs(5)).ready(), 3);
@@ -81,8 +81,8 @@ fn a_short_lock_can_be_detached_beside_a_hanging_node() {
     assert!(detached.is_some(), "the lock was lost meanwhile");
 }
 
-/// Three processes, one after another. The second extends the lock although a node that counted is
-/// down.
+/// Three processes hold the lock one after another. The second extends it although a node that
+/// counted is down.
 #[test]
 fn a_detached_lock_counts_on_all_nodes_that_granted() {
     let mut servers = servers(3);
@@ -116,7 +116,7 @@ fn an_expired_detached_lock_is_lost() {
     let error = lock.extend(Duration::from_secs(20)).unwrap_err();
     assert_eq!(loss(&error), Some(LossCause::Expired));
     assert_eq!(lock.release().map_err(|lost| lost.cause()), Err(LossCause::Expired));
-    // The old text gives no access to another client's lock.
+    // The text of an expired lock gives no access to another client's lock.
     let other = second.acquire(waits(b"job")).unwrap();
     eventually("all nodes grant", || timed.held_on("job") == 3);
     let late = client();
@@ -129,7 +129,7 @@ fn an_expired_detached_lock_is_lost() {
     assert!(other.release().is_ok());
 }
 
-/// Linux has an id for each boot of a machine; the clock of another boot means nothing here.
+/// Linux has an id for each boot, and the record's times mean nothing after another boot.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_detached_lock_of_another_boot_is_lost() {
@@ -186,7 +186,7 @@ fn a_driver_detaches_and_attaches() {
 }
 
 #[test]
-fn an_inspection_knows_whose_lock_it_is() {
+fn an_inspection_names_the_owner_of_a_lock() {
     let servers = servers(3);
     let (holder, onlooker) = (client(&servers), client(&servers));
     let free = onlooker.inspect(b"job").unwrap();
@@ -241,7 +241,7 @@ fn a_force_unlock_reports_label_and_hash_and_the_holder_loses_the_lock() {
 }
 
 #[test]
-fn a_key_that_is_no_lock_is_not_force_unlocked() {
+fn a_key_that_is_not_a_lock_is_not_force_unlocked() {
     let servers = servers(1);
     servers[0].cmd("RPUSH list 1 2 3");
     servers[0].cmd("SET session {\"user\":1}");
@@ -271,7 +271,7 @@ fn a_key_that_is_no_lock_is_not_force_unlocked() {
     }
 }
 
-/// The force-unlock script on a real server, with edge cases.
+/// The force-unlock script runs on a real server, with edge cases.
 #[test]
 fn a_force_unlock_deletes_only_the_value_that_was_seen() {
     let server = &servers(1)[0];
@@ -319,7 +319,7 @@ fn a_force_unlock_deletes_only_the_value_that_was_seen() {
     assert_eq!(server.cmd("EXISTS k"), Reply::Int(0), "no mode stays without holders");
 }
 
-/// More holders than a report names.
+/// The lock has more holders than a report names.
 #[test]
 fn a_force_unlock_breaks_every_holder_that_shares_the_lock() {
     let server = server();
@@ -333,13 +333,13 @@ fn a_force_unlock_breaks_every_holder_that_shares_the_lock() {
             other => panic!("{other:?}"),
         };
         assert_eq!((named, count, report.broken()), (16, 40, 1), "{report}");
-        assert!(!exists(&server, "job"), "nobody is left: {report}");
+        assert!(!exists(&server, "job"), "no holder is left: {report}");
         drop(guards);
     }
 }
 
 #[test]
-fn a_node_that_is_down_is_no_confirmation() {
+fn a_node_that_is_down_confirms_no_force_unlock() {
     let mut servers = redbolt_test_servers::servers(2);
     vouch_for(&servers, 3);
     servers[1].cmd("SET job 00112233445566778899aabbccddeeff01 PX 30000");

@@ -1,4 +1,4 @@
-//! Nodes near and far with the default timeouts: nobody has to tune them to a network.
+//! Nodes near and far with the default timeouts, which need no tuning to a network.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use redbolt_test_servers::{Mode, Proxy, Server};
 
 use crate::support::{LIMIT, client_of, default, once_in, servers};
 
-/// Proxies that add this to each round trip.
+/// Returns proxies that add this to each round trip.
 fn far(servers: &[Server], round_trip: Duration) -> Vec<Proxy> {
     let before = |server: &Server| {
         let proxy = Proxy::before(&server.address());
@@ -25,10 +25,10 @@ fn a_lock_is_taken_extended_and_released_over_any_distance() {
     for distance in DISTANCES {
         let servers = servers(3);
         let proxies = far(&servers, distance);
-        // A machine that is stalled for a second is farther away than the default timeouts allow.
+        // A machine that stalls for a second is farther away than the default timeouts allow.
         let is_taken = || {
             let client = client_of(default(proxies.iter().map(Proxy::address)));
-            // From the first contact on, with `Wait::No`.
+            // This works from the first contact on, with `Wait::No`.
             (0..2).try_for_each(|_| is_taken_extended_and_released(&client))
         };
         let is_taken = || is_taken().inspect_err(|why| println!("{distance:?}: {why}")).is_ok();
@@ -79,7 +79,7 @@ fn a_far_node_delays_nothing_and_still_gets_the_undo() {
         took.push(began.elapsed());
         let Ok(_) = lock.release() else { panic!("the lock was not lost") };
     }
-    // The machine may be stalled, but not each time.
+    // The machine may stall, but not each time.
     assert!(took.iter().any(|&took| took < Duration::from_millis(300)), "{took:?}");
     crate::support::eventually("the far node has the undo", || {
         let _ = client.warm_up(Duration::ZERO);

@@ -33,12 +33,12 @@ impl Host {
         socket.set_nonblocking(true).unwrap();
         let mut socket = TcpStream::from_std(socket);
         poll.registry().register(&mut socket, token, Interest::READABLE).unwrap();
-        // Few events at a time, so that an iteration often sees only some of them.
+        // With room for only two events, an iteration often sees some of them only.
         let events = Events::with_capacity(2);
         Self { poll, events, driver, socket, token, received: Vec::new() }
     }
 
-    /// One iteration of the host's loop.
+    /// Runs one iteration of the host's loop.
     fn round(&mut self) {
         let patience = Duration::from_millis(50);
         let span = self.driver.timeout().map_or(patience, |deadline| deadline.min(patience));
@@ -97,7 +97,7 @@ fn next_is(host: &mut Host, expected: Event) -> bool {
 }
 
 #[test]
-fn servers_that_come_and_go_under_a_host() {
+fn a_driver_survives_servers_that_restart() {
     let mut servers = servers(3);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -106,7 +106,7 @@ fn servers_that_come_and_go_under_a_host() {
         let id = host.driver.acquire(patiently(b"job")).unwrap();
         host.until("granted", |host| next_is(host, Event::Granted(id)));
         servers[round % 3].restart();
-        // Nobody requests the forgotten lock before it is released.
+        // No request is sent for the forgotten lock before it is released.
         vouch_for(&servers[round % 3..][..1], 3);
         host.driver.release(id);
         // An undo is owed longer if its request may be in a dead connection.

@@ -20,7 +20,7 @@ fn a_configuration_error_has_a_type_and_not_only_a_text() {
     assert_eq!(error.to_string(), "2 tokens given, 3 needed");
     assert!(error.source().is_none());
 
-    // For callers that only have io::Error, with the same text.
+    // Callers that only have an `io::Error` get the same text.
     let words = error.to_string();
     let error = io::Error::from(error);
     assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::InvalidInput, words));
@@ -33,7 +33,7 @@ fn a_configuration_error_has_a_type_and_not_only_a_text() {
 }
 
 #[test]
-fn a_configuration_reports_all_that_is_wrong_with_it_at_once() {
+fn a_configuration_reports_all_its_errors_at_once() {
     let builder = Config::builder().nodes(["127.0.0.1:1", "127.0.0.1:1"]).quorum(7);
     let error = builder.max_ttl(Duration::ZERO).in_flight(0).build().unwrap_err();
     let words = [
@@ -46,7 +46,7 @@ fn a_configuration_reports_all_that_is_wrong_with_it_at_once() {
     assert_eq!(error.to_string(), words.join("; "));
     assert!(error.source().is_none());
 
-    // Where addresses are wrong, what follows from that is not said as well.
+    // Wrong addresses suppress errors that only follow from them.
     let wrong = Config::builder().nodes(["h:0", "rediss://ann:pw@h:x"]);
     #[cfg(feature = "tls")]
     let wrong = wrong.tls_server_name("h");
@@ -63,9 +63,9 @@ fn a_configuration_reports_all_that_is_wrong_with_it_at_once() {
     assert_eq!(error.to_string(), "no nodes given");
 }
 
-/// A report of all causes says nothing twice, and names the lock.
+/// A report of all causes repeats nothing, and names the lock.
 #[test]
-fn an_error_says_all_it_knows_once() {
+fn an_error_reports_each_cause_once() {
     let servers = servers(1);
     let (holder, other) = (client(&servers), client(&servers));
     let _held = holder.acquire(long(b"job")).unwrap();

@@ -1,4 +1,4 @@
-//! At most one holder: processes compete for one counter that nothing else protects.
+//! At most one holder: processes compete for a counter that only the lock protects.
 
 use std::env;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ fn eight_processes_count_without_losing_one() {
     }
 }
 
-/// The counter and the holder's marker are plain files.
+/// Lets processes compete for a counter and a holder's marker, both plain files.
 fn compete(servers: &[Server], processes: usize, rounds: usize) {
     let directory = Scratch::new();
     fs::write(directory.0.join("counter"), "0").unwrap();
@@ -35,7 +35,7 @@ fn compete(servers: &[Server], processes: usize, rounds: usize) {
     assert_eq!(counter, (processes * rounds).to_string(), "{} nodes", servers.len());
 }
 
-/// This test binary as a child process that only competes.
+/// Starts this test binary as a child process that only competes.
 fn competitor(directory: &Path, nodes: &str, rounds: usize) -> Child {
     Command::new(env::current_exe().unwrap())
         .args(["--exact", "--ignored", "--nocapture", "exclusion::competitor_process"])
@@ -62,7 +62,7 @@ fn competitor_process() {
     }
 }
 
-/// Reads, waits, writes. Two at once would lose a count, and would both create the marker.
+/// Reads, waits and writes. Two at once would lose a count, and would both create the marker.
 fn count_alone() {
     File::create_new("inside").expect("no other process holds the lock");
     let count: u64 = fs::read_to_string("counter").unwrap().parse().unwrap();

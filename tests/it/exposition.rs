@@ -21,7 +21,7 @@ pub(crate) struct Sample {
 }
 
 impl Family {
-    /// The value of the sample with these labels.
+    /// Returns the value of the sample with these labels.
     pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let wanted = labels.iter().map(|&(label, of)| (label.to_owned(), of.to_owned())).collect();
         let is_it = |sample: &&Sample| sample.name == name && sample.labels == wanted;
@@ -86,7 +86,7 @@ fn finish(scrape: &mut Scrape, family: Option<(String, Family)>) -> Result<(), S
     }
 }
 
-/// Buckets grow with their bounds and end with +Inf; sum and count exist.
+/// Checks that buckets grow with their bounds and end with +Inf, and that sum and count exist.
 fn histogram(name: &str, family: &Family) -> Result<(), String> {
     let part = |end: &str| {
         let part = format!("{name}{end}");
@@ -137,7 +137,7 @@ fn sample(line: &str, family: &str, kind: &str) -> Result<Sample, String> {
     Ok(Sample { name: name.to_owned(), labels, value })
 }
 
-/// Labels up to the brace, and the rest of the line.
+/// Parses labels up to the brace, and returns the rest of the line.
 fn labels(mut rest: &str) -> Result<(BTreeMap<String, String>, &str), String> {
     let mut labels = BTreeMap::new();
     loop {
@@ -149,7 +149,7 @@ fn labels(mut rest: &str) -> Result<(BTreeMap<String, String>, &str), String> {
                 (_, '\\') => of.push(match letters.next() {
                     Some((_, 'n')) => '\n',
                     Some((_, letter @ ('\\' | '"'))) => letter,
-                    _ => return Err("an escape that is none".to_owned()),
+                    _ => return Err("not a valid escape".to_owned()),
                 }),
                 (_, letter) => of.push(letter),
             }
@@ -168,7 +168,7 @@ fn labels(mut rest: &str) -> Result<(BTreeMap<String, String>, &str), String> {
 fn number(text: &str) -> Result<f64, String> {
     match text {
         "+Inf" => Ok(f64::INFINITY),
-        // Forms that `parse` accepts beyond digits, a point and an exponent.
+        // `parse` accepts these forms beyond digits, a point and an exponent.
         _ if text.contains(|c: char| c.is_ascii_alphabetic() && c != 'e') => {
             Err("no number".into())
         }

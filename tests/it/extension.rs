@@ -17,7 +17,7 @@ fn a_ttl_never_gets_shorter() {
     let mut lock = client.acquire(patiently(b"job").and(b"other")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "other") == 3);
     for ttl in [1, 29, 2, 25] {
-        // A short one waits for a sixth of its TTL only, which a stalled machine exceeds.
+        // A short extension waits for only a sixth of its TTL, which a stalled machine exceeds.
         eventually("it is extended", || lock.extend(Duration::from_secs(ttl)).is_ok());
         assert!(lock.remaining() > Duration::from_secs(10), "{:?}", lock.remaining());
         for (server, key) in servers.iter().flat_map(|server| [(server, "job"), (server, "other")])
@@ -35,14 +35,14 @@ fn an_extension_counts_from_its_own_beginning() {
     let mut lock = client.acquire(patiently(b"job").ttl(Duration::from_secs(10))).unwrap();
     assert!(lock.remaining() <= Duration::from_secs(10));
     lock.extend(Duration::from_secs(30)).unwrap();
-    // The drift of 1 % and 2 ms is not promised.
+    // The 1 % and 2 ms for clock drift are subtracted.
     assert!(lock.remaining() <= Duration::from_millis(29_698));
     assert!(lock.remaining() > Duration::from_secs(20));
     eventually("all nodes extended", || servers.iter().all(|server| pttl(server, "job") > 20_000));
 }
 
 #[test]
-fn a_lock_whose_keys_are_gone_is_lost_and_not_revived() {
+fn a_lock_whose_keys_were_deleted_is_lost_and_not_revived() {
     for n in [1, 3, 5] {
         let servers = servers(n);
         let client = warm_client(builder(&servers));
@@ -67,7 +67,7 @@ fn a_lock_whose_keys_are_gone_is_lost_and_not_revived() {
 }
 
 #[test]
-fn a_lock_taken_by_another_is_lost_and_the_other_keeps_it() {
+fn a_lock_taken_by_another_client_is_lost_and_the_other_keeps_it() {
     let servers = servers(3);
     let client = warm_client(builder(&servers));
     let mut lock = client.acquire(patiently(b"job")).unwrap();
@@ -96,7 +96,7 @@ fn a_minority_without_the_key_changes_nothing() {
 }
 
 /// The second node keeps the lock for 20 s, the third for 6 s, and the first answers that its key
-/// is gone.
+/// is missing.
 #[test]
 fn an_extension_that_finds_a_lost_key_counts_on_the_other_nodes_only() {
     let servers = servers(3);
@@ -113,7 +113,7 @@ fn an_extension_that_finds_a_lost_key_counts_on_the_other_nodes_only() {
     servers[2].cmd("ACL SETUSER default +pexpire");
     servers[0].cmd("DEL job");
     let mut reported = lock.extend(Duration::from_millis(500));
-    // It waits for a twelfth of a second only, which a stalled machine exceeds.
+    // The extension waits for only a twelfth of a second, which a stalled machine exceeds.
     eventually("a quorum answers in time", || {
         if matches!(reported, Err(ExtendError::Refused(_))) {
             reported = lock.extend(Duration::from_millis(500));
@@ -121,15 +121,15 @@ fn an_extension_that_finds_a_lost_key_counts_on_the_other_nodes_only() {
         !matches!(reported, Err(ExtendError::Refused(_)))
     });
     match reported {
-        // The first node may answer behind the two others.
-        Ok(()) => eventually("it is known that the key is lost", || {
+        // The first node may answer after the two others.
+        Ok(()) => eventually("the client learns that the key is missing", || {
             let _ = client.warm_up(Duration::ZERO);
             lock.remaining() < Duration::from_secs(6)
         }),
         // The call took longer than the third node keeps the key.
         Err(error) => assert!(matches!(error, ExtendError::Lost(_)), "{error}"),
     }
-    eventually("another gets it", || {
+    eventually("another client gets the lock", || {
         let theirs = others.acquire(patiently(b"job").wait(Wait::No));
         assert!(theirs.is_err() || !lock.is_valid(), "two clients hold the lock");
         theirs.is_ok()
@@ -137,7 +137,7 @@ fn an_extension_that_finds_a_lost_key_counts_on_the_other_nodes_only() {
 }
 
 #[test]
-fn a_lock_that_nobody_extends_ends_by_itself() {
+fn a_lock_that_is_not_extended_expires() {
     let servers = servers(3);
     let client = client(&servers);
     let mut lock = client.acquire(patiently(b"job").ttl(Duration::from_millis(400))).unwrap();

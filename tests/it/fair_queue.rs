@@ -1,5 +1,5 @@
-//! The queue of those who wait, on real servers: in which order they are granted, whom a newcomer does not pass, and that
-//! nothing is left.
+//! The queue of waiters on real servers: grants follow its order, newcomers do not overtake, and
+//! nothing is left behind.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -26,18 +26,19 @@ fn in_queue(servers: &[Server]) -> ConfigBuilder {
     builder(servers).wake(WakeStrategy::Queue).label("in queue: 7")
 }
 
-/// Processes that wait for a resource, each with a driver of its own.
+/// The processes that wait for a resource, each with its own driver.
 pub(crate) struct Waiters(pub(crate) Vec<(Driver, LockId)>);
 
 impl Waiters {
-    /// Each comes when the one before has a place on all servers, beside those that were there.
+    /// Starts the waiters one after another: each starts when all servers have recorded the one
+    /// before.
     pub(crate) fn come(servers: &[Server], requests: Vec<LockRequest<'_>>) -> Self {
         let mut all = Self(Vec::new());
         for (before, request) in requests.into_iter().enumerate() {
             let mut driver = driver_of(in_queue(servers));
             let id = driver.acquire(request).unwrap();
             all.0.push((driver, id));
-            all.process_until("the last has its place", |_| stands(servers, before + 1));
+            all.process_until("the last waiter is in the queue", |_| stands(servers, before + 1));
         }
         all
     }
@@ -53,7 +54,8 @@ impl Waiters {
         });
     }
 
-    /// Who has the lock now, of those who were refused nothing.
+    /// Returns the waiters that were granted the lock since the last call; panics if one was
+    /// refused.
     pub(crate) fn granted(&mut self) -> Vec<usize> {
         let mut granted = Vec::new();
         for (at, (driver, _)) in self.0.iter_mut().enumerate() {
@@ -74,7 +76,7 @@ impl Waiters {
     }
 }
 
-/// Whether so many wait in the queue on each server, at the same stamps.
+/// Returns `true` if each server has this number of waiters in its queue, all at the same stamps.
 fn stands(servers: &[Server], count: usize) -> bool {
     let queues: Vec<_> = servers
         .iter()
@@ -98,29 +100,30 @@ pub(crate) fn nothing_is_left(servers: &[Server]) {
     });
 }
 
-/// The first ticket on each server, which ends only in a far future from now on: nothing but its grace takes its place away.
+/// Makes the first ticket on each server end in the far future, so that only its grace can remove
+/// it.
 pub(crate) fn first_never_ends(servers: &[Server]) -> Vec<String> {
     let first = |server: &Server| {
         let Reply::Array(first) = server.cmd(&format!("ZRANGE {STAMPS} 0 0")) else { panic!() };
         let [Reply::Bulk(ticket)] = &first[..] else { panic!("{first:?}") };
         let end = [b"ZADD", &b"redbolt:line-until:job"[..], b"9999999999999", ticket];
-        assert_eq!(server.run(&end), Reply::Int(0), "it stands there");
+        assert_eq!(server.run(&end), Reply::Int(0), "the ticket is in the queue");
         String::from_utf8(ticket.clone()).unwrap()
     };
     servers.iter().map(first).collect()
 }
 
-/// On a quorum these tickets wait in the queue no longer.
+/// Checks that on a quorum these tickets are no longer in the queue.
 pub(crate) fn has_lost_its_place(servers: &[Server], tickets: &[String]) {
     let is_gone = |(server, ticket): &(&Server, &String)| {
         server.run(&[b"ZSCORE", STAMPS.as_bytes(), ticket.as_bytes()]) == Reply::Nil
     };
     let gone = servers.iter().zip(tickets).filter(is_gone).count();
-    assert!(gone > servers.len() / 2, "it has its place on all servers but {gone}");
+    assert!(gone > servers.len() / 2, "its ticket was removed on {gone} servers only");
 }
 
 #[test]
-fn who_came_first_is_granted_first() {
+fn waiters_are_granted_in_the_order_of_arrival() {
     let servers = servers(3);
     let holder = client(&servers);
     let guard = holder.acquire(long(b"job")).unwrap();
@@ -167,7 +170,7 @@ fn many_take_turns_and_leave_nothing() {
     }
 }
 
-/// The first in the queue does not look at what has happened, but its turn is kept.
+/// The first waiter does not look at the nodes after the release, and still keeps its turn.
 #[test]
 fn a_newcomer_does_not_pass_a_waiter_in_the_queue() {
     let servers = servers(3);
@@ -184,9 +187,9 @@ fn a_newcomer_does_not_pass_a_waiter_in_the_queue() {
     waiters.process_until("its turn has come", |waiters| waiters.granted() == [0]);
 }
 
-/// A holder that dies in the middle of its work does not open the way for newcomers.
+/// A holder that dies in the middle of its work does not let newcomers in.
 #[test]
-fn nobody_passes_when_a_holder_s_time_is_over() {
+fn no_newcomer_overtakes_when_a_holder_expires() {
     let servers = servers(3);
     let mut holder = driver_of(builder(&servers));
     let ttl = Duration::from_secs(4);
@@ -199,7 +202,7 @@ fn nobody_passes_when_a_holder_s_time_is_over() {
 }
 
 #[test]
-fn readers_between_two_writers_come_in_together() {
+fn readers_between_two_writers_are_granted_together() {
     let servers = servers(3);
     let holder = client(&servers);
     let guard = holder.acquire(long(b"job")).unwrap();
@@ -213,7 +216,7 @@ fn readers_between_two_writers_come_in_together() {
         order.len() == 2
     });
     order.sort_unstable();
-    assert_eq!(order, [0, 1], "and the third waits behind the writer");
+    assert_eq!(order, [0, 1], "the third reader waits behind the writer");
     let late = client(&servers);
     refusal(late.acquire(long(b"job").shared()));
     (0..2).for_each(|at| waiters.release(at));
@@ -225,9 +228,10 @@ fn readers_between_two_writers_come_in_together() {
     nothing_is_left(&servers);
 }
 
-/// It costs a grace, and neither the ticket's time nor the TTL of a lock that it never had.
+/// A dead first waiter costs its grace, but neither its ticket's lifetime nor the TTL of a lock
+/// that it never had.
 #[test]
-fn a_dead_first_in_the_queue_is_called_and_passed() {
+fn a_dead_first_waiter_is_called_and_skipped() {
     let servers = servers(3);
     let holder = client(&servers);
     let guard = holder.acquire(long(b"job")).unwrap();
@@ -241,7 +245,7 @@ fn a_dead_first_in_the_queue_is_called_and_passed() {
 }
 
 #[test]
-fn a_waiter_that_gives_up_blocks_nobody() {
+fn a_waiter_that_gives_up_blocks_no_other() {
     let servers = servers(3);
     let holder = client(&servers);
     let guard = holder.acquire(long(b"job")).unwrap();
@@ -254,7 +258,7 @@ fn a_waiter_that_gives_up_blocks_nobody() {
     waiters.process_until("it has left", |_| held_on(&servers, STAMPS) == 0);
     for server in &servers {
         let Reply::Bulk(value) = server.cmd("GET job") else { panic!() };
-        assert!(!value.contains(&b'\n'), "nobody is waited for any longer");
+        assert!(!value.contains(&b'\n'), "the mark of the waiter is removed");
         assert!(pttl(server, "job") <= 30_000);
     }
     guard.release().unwrap();
@@ -263,7 +267,7 @@ fn a_waiter_that_gives_up_blocks_nobody() {
 }
 
 #[test]
-fn a_holder_beside_a_queue_extends_and_is_seen() {
+fn a_holder_with_waiters_extends_and_is_shown() {
     let servers = servers(3);
     let holder = client_of(in_queue(&servers).label("web"));
     let mut guard = holder.acquire(LockRequest::new("job").ttl(Duration::from_secs(5))).unwrap();
@@ -285,7 +289,7 @@ fn a_holder_beside_a_queue_extends_and_is_seen() {
 }
 
 #[test]
-fn a_node_that_forbids_the_queue_is_asked_without() {
+fn a_node_that_forbids_the_queue_is_used_without_it() {
     let server = server();
     let rules = "on >secret ~job ~redbolt:guard +@all";
     assert_eq!(server.cmd(&format!("ACL SETUSER plain {rules}")), Reply::Status("OK".into()));
@@ -302,9 +306,9 @@ fn a_node_that_forbids_the_queue_is_asked_without() {
     assert!(report.to_string().contains("do not queue"), "{report}");
 }
 
-/// What a quorum tells of those who wait.
+/// Returns the queue that a quorum reports.
 fn queue_of(client: &Client) -> FairQueue {
-    client.inspect("job").unwrap().queue.expect("a quorum tells")
+    client.inspect("job").unwrap().queue.expect("a quorum reports the queue")
 }
 
 #[test]
@@ -346,10 +350,10 @@ fn an_inspection_shows_who_waits_and_since_when() {
     waiters.release(0);
     waiters.process_until("the next", |waiters| waiters.granted() == [1]);
     waiters.release(1);
-    waiters.process_until("nobody waits", |_| queue_of(&onlooker) == FairQueue::default());
+    waiters.process_until("the queue is empty", |_| queue_of(&onlooker) == FairQueue::default());
 }
 
-/// An operator who breaks a lock opens the way for whoever is first, and for nobody else.
+/// A force-unlock lets in the first waiter, and no one else.
 #[test]
 fn a_force_unlocked_resource_is_kept_for_the_first_in_the_queue() {
     let servers = servers(3);
@@ -393,7 +397,7 @@ fn a_node_that_forbids_the_queue_reports_holders_and_no_waiters() {
     let onlooker = client_of(patient(servers.iter().map(url)));
     let seen = looks(&onlooker, b"job");
     assert!(matches!(seen.verdict, InspectionVerdict::Held(_)), "{seen:?}");
-    assert_eq!(seen.queue, None, "no quorum tells");
+    assert_eq!(seen.queue, None, "no quorum reports the queue");
     for node in &seen.nodes[..2] {
         assert_eq!(node.queue, Err(Cause::NoPermission));
         assert!(node.no_queue().unwrap().contains("NOPERM"), "{node:?}");
@@ -418,7 +422,7 @@ fn metrics_report_how_many_locks_of_a_process_wait_in_the_queue() {
 }
 
 #[test]
-fn the_names_of_the_queue_are_no_resources() {
+fn keys_of_the_queue_cannot_be_locked() {
     let server = server();
     let client = client_of(in_queue(std::slice::from_ref(&server)));
     for name in ["redbolt:line:job", "redbolt:line-wait:x", "redbolt:line"] {
@@ -427,9 +431,9 @@ fn the_names_of_the_queue_are_no_resources() {
     }
 }
 
-/// What is marked ends when its mark says so, and not with its key.
+/// The lease of a marked lock ends at the time in the mark, not when the key expires.
 #[test]
-fn an_extension_that_may_not_run_to_its_end_changes_nothing() {
+fn an_extension_without_permission_for_every_step_changes_nothing() {
     let server = Server::start();
     let token = "0".repeat(34);
     let extend = |ttl: &str| {

@@ -1,7 +1,7 @@
-//! Fencing tokens: larger for each later holder, whatever happened to the counters.
+//! Fencing tokens are larger for each later holder, even if counters are lost or differ.
 //!
-//! Not here: clocks that disagree. All real servers use the machine's clock; see
-//! `tests/core/fence.rs`.
+//! Clocks that disagree are tested in `tests/core/fence.rs`, because all real servers use the
+//! machine's clock.
 
 use std::sync::Mutex;
 use std::thread;
@@ -42,7 +42,7 @@ fn a_token_is_on_a_quorum_after_one_round_trip() {
     }
 }
 
-/// Two counters are ahead of every clock, and no two are equal: the token is written back.
+/// Two counters are ahead of every clock and differ, so the token is written back.
 #[test]
 fn counters_that_diverged_are_brought_together() {
     for round in 0..10 {
@@ -69,7 +69,7 @@ fn counters_that_diverged_are_brought_together() {
 }
 
 #[test]
-fn a_minority_that_is_ahead_costs_nothing_but_order_is_kept() {
+fn a_minority_of_counters_ahead_costs_nothing_and_order_is_kept() {
     let servers = servers(5);
     let client = client(&servers);
     let mut last = 0;
@@ -96,7 +96,7 @@ fn tokens_grow_over_nodes_that_were_wiped() {
         last = token;
         assert!(lock.release().is_ok());
         match round % 2 {
-            // A minority loses its memory, and is quarantined.
+            // A minority loses its data, and is quarantined.
             0 => assert_eq!(servers[0].cmd("FLUSHALL"), Reply::Status("OK".into())),
             _ => {
                 servers.iter_mut().for_each(Server::restart);
@@ -140,7 +140,7 @@ fn tokens_grow_from_holder_to_holder_of_four_clients() {
                     let lock = client.acquire(fenced(b"job")).unwrap();
                     let token = lock.fencing_token().unwrap();
                     seen.lock().unwrap().push(token);
-                    // Later holders will find the counters apart, and some of them ahead of the
+                    // Later holders will find counters that differ, some of them ahead of the
                     // clocks.
                     if round % 5 == 0 {
                         let ahead = seen.lock().unwrap().len() as u64 % 5;
@@ -224,7 +224,7 @@ fn fenced(resource: &[u8]) -> LockRequest<'_> {
     patiently(resource).fenced()
 }
 
-/// The token of a lock that is released at once.
+/// Returns the token of a lock that is released at once.
 fn token(client: &Client, request: LockRequest<'_>) -> u64 {
     let lock = client.acquire(request).unwrap();
     let token = lock.fencing_token().unwrap().get();

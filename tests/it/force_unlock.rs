@@ -1,4 +1,5 @@
-//! An operator breaks a lock while its holders change. The break is a second request, behind the look.
+//! An operator breaks a lock while its holders change. The break is a second request, sent after
+//! the look, and removes only holders that the look has seen.
 
 use std::thread;
 use std::time::Duration;
@@ -10,8 +11,9 @@ use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 
 use crate::support::{LONG, calls, client, client_of, eventually, long, patient, refusal, server};
 
-/// Runs the operator's call through a network that is slow in both directions. `change` runs after the server has
-/// executed `looks`, the last command of the look, and long before the break arrives.
+/// Runs the operator's call through a network that is slow in both directions. `change` runs after
+/// the server has executed `looks`, the last command of the look, and long before the break
+/// arrives.
 fn broken_while(
     server: &Server,
     order: impl FnOnce(&Client) -> ForceUnlockReport + Send,
@@ -39,7 +41,7 @@ fn breaks_anything(operator: &Client) -> ForceUnlockReport {
     operator.force_unlock(b"job", UnlockScope::Anything).unwrap()
 }
 
-/// The holders that the operator has seen release, and others acquire before the break.
+/// Checks that holders that acquire between the look and the break keep their locks.
 fn next_holders_stay(looks: &str, holders: usize, held: LockRequest<'_>, rival: LockRequest<'_>) {
     let server = server();
     let [old, new, other] = [(); 3].map(|()| client(std::slice::from_ref(&server)));
@@ -91,7 +93,8 @@ fn force_unlock_leaves_a_lock_of_symfony_s_format_that_was_taken_meanwhile() {
     next_holders_stay("zrangebyscore", 2, symfony().shared(), symfony());
 }
 
-/// A holder that was seen loses the lock, one that was not keeps it: also where the first one was alone.
+/// A holder that was seen loses the lock, and one that was not keeps it, even if the first was
+/// alone when the operator looked.
 #[test]
 fn force_unlock_breaks_the_holders_that_were_seen_and_no_others() {
     let rw = || long(b"job").format(Profile::REDISSON_RW);
@@ -114,7 +117,11 @@ fn force_unlock_breaks_the_holders_that_were_seen_and_no_others() {
         assert!(joined.is_valid() && report.broken() == 1, "{report}");
         assert!(seen.extend(LONG).is_err(), "its lock is broken");
         drop(joined);
-        assert_eq!(server.cmd("EXISTS job"), Reply::Int(0), "nothing of either is left: {report}");
+        assert_eq!(
+            server.cmd("EXISTS job"),
+            Reply::Int(0),
+            "no key of either holder is left: {report}"
+        );
     }
 }
 
@@ -137,13 +144,14 @@ fn force_unlock_leaves_data_that_was_replaced_meanwhile() {
         });
         assert_eq!(server.cmd("EXISTS job"), Reply::Int(1), "{next}: {report}");
         assert_eq!((report.broken(), report.gone()), (0, 1), "{report}");
-        // Data that has not changed is deleted.
+        // Unchanged data is deleted.
         assert_eq!(breaks_anything(&client(std::slice::from_ref(&server))).broken(), 1);
         assert_eq!(server.cmd("EXISTS job"), Reply::Int(0), "{next}");
     }
 }
 
-/// Data of a format that is not configured may be a lock of another library, or not. The report says which format to name.
+/// Data of an unconfigured format may or may not be a lock of another library. The report says
+/// which format to name.
 #[test]
 fn force_unlock_leaves_a_lock_whose_format_is_not_configured() {
     let server = server();
@@ -160,7 +168,8 @@ fn force_unlock_leaves_a_lock_whose_format_is_not_configured() {
         let advice = format!("; it may be of a format that is not configured: {named}");
         assert!(report.to_string().ends_with(&advice), "{report}");
         lock.extend(LONG).unwrap();
-        // The profile that an operator names needs no other configuration; its own lock is not one of a member's.
+        // The profile that an operator names needs no other configuration. The operator may break
+        // redbolt's own lock in it, not a member's.
         assert_eq!(
             operator.force_unlock(b"job", UnlockScope::LocksOf(profile)).unwrap().broken(),
             1,
@@ -173,5 +182,5 @@ fn force_unlock_leaves_a_lock_whose_format_is_not_configured() {
     drop(lock);
 }
 
-/// One way through the network.
+/// The time that one direction through the network takes.
 const FAR: Duration = Duration::from_millis(300);

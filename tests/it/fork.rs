@@ -1,5 +1,5 @@
-//! A forked child holds none of its parent's locks and writes nothing to its connections: real
-//! forks, through every API.
+//! A forked child holds none of its parent's locks and writes nothing to its connections. These are
+//! real forks, through every API.
 //!
 //! Each test runs this binary as a child process, so that no other threads exist in the process
 //! that forks. The forked child reports only through its exit status.
@@ -38,7 +38,7 @@ fn client_process() {
     let fenced = client.acquire(long(b"fenced").fenced()).unwrap();
     let mut observer = client.observe(b"nobody").unwrap();
     assert!(observer.changed(LIMIT).is_some());
-    // No request of ours is in flight.
+    // The inspection ends when no request of this client is in flight.
     let _ = looks(&client, b"nobody");
 
     if let Some(child) = nodes.fork_in_silence() {
@@ -74,7 +74,7 @@ fn client_process() {
     }
     nodes.have_received_nothing();
 
-    // A child's own clients work, and are not its child's.
+    // The child's own clients work; a grandchild does not inherit them.
     if let Some(child) = forked() {
         let own = nodes.client();
         assert!(refusal(own.acquire(LockRequest::new(b"job"))).is_contended());
@@ -97,20 +97,20 @@ fn client_process() {
 }
 
 #[test]
-fn a_child_of_a_driver_takes_no_answers_and_sends_nothing() {
+fn a_child_of_a_driver_reads_no_answers_and_sends_nothing() {
     in_its_own_process("fork::driver_process");
 }
 
 #[test]
-#[ignore = "the process of a_child_of_a_driver_takes_no_answers_and_sends_nothing"]
+#[ignore = "the process of a_child_of_a_driver_reads_no_answers_and_sends_nothing"]
 fn driver_process() {
     let Some(mut nodes) = Nodes::given() else { return };
     let mut driver = nodes.driver();
     let held = held_by(&mut driver, long(b"job"));
     let mut witnesses: Vec<_> = nodes.addresses.iter().map(|it| Connection::open(it)).collect();
     let asked = driver.acquire(long(b"asked")).unwrap();
-    // A server answers in iterations of its loop, so the second answer comes after everything
-    // earlier.
+    // A server answers once per iteration of its loop, so the second answer comes after all earlier
+    // commands.
     for witness in &mut witnesses {
         (0..2).for_each(|_| assert_eq!(witness.cmd("PING"), Reply::Status("PONG".into())));
     }
@@ -176,10 +176,10 @@ fn engine_process() {
     let Some(mut nodes) = Nodes::given() else { return };
     let config = patient(&nodes.addresses).build().unwrap();
     let engine = Engine::new(config).unwrap();
-    // It waits in the queue, so the lock behind it sends no request.
+    // This lock waits in the queue, so the one queued after it sends no request.
     let guard = engine.acquire(patiently(b"job")).wait().unwrap();
     let other = engine.acquire(long(b"other")).wait().unwrap();
-    // Its extension is due after the child has ended.
+    // The extension is due after the child has ended.
     let kept = LockRequest::new(b"kept").ttl(LONG / 2).auto_extend(AutoExtend::until_released());
     let kept = engine.acquire(kept).wait().unwrap();
     let entered = engine.acquire_reentrant(long(b"entered"), "owner").wait().unwrap();
@@ -219,7 +219,7 @@ fn engine_process() {
     assert!(engine.shutdown(LIMIT).is_clean());
 }
 
-/// Runs a test of this binary in a process of its own, on three new nodes.
+/// Runs a test of this binary in a separate process, on three new nodes.
 fn in_its_own_process(role: &str) {
     let servers = servers(3);
     let addresses: Vec<_> = servers.iter().map(redbolt_test_servers::Server::address).collect();
@@ -263,14 +263,14 @@ impl Nodes {
         forked()
     }
 
-    /// No command has reached the nodes since the fork.
+    /// Checks that no command has reached the nodes since the fork.
     fn have_received_nothing(&mut self) {
         // This query is one more command.
         let expected: Vec<u64> = self.received.iter().map(|count| count + 1).collect();
         assert_eq!(self.commands(), expected, "the child has sent commands to the nodes");
     }
 
-    /// How many commands each node has executed.
+    /// Returns the number of commands that each node has executed.
     fn commands(&mut self) -> Vec<u64> {
         let count = |witness: &mut Connection| {
             let Reply::Bulk(stats) = witness.cmd("INFO stats") else { panic!("no INFO") };
@@ -283,7 +283,7 @@ impl Nodes {
     }
 }
 
-/// Forks. The child gets a value to end with; the parent waits until it has ended.
+/// Forks. The child gets a value to exit with; the parent waits until it has exited.
 fn forked() -> Option<Forked> {
     let Fork::Parent(pid) = fork::fork().unwrap() else { return Some(Forked) };
     let until = Instant::now() + LIMIT;
@@ -292,7 +292,7 @@ fn forked() -> Option<Forked> {
             break ExitStatus::from_raw(status);
         }
         if Instant::now() >= until {
-            // It is our child and not reaped yet.
+            // It is our child and has not been reaped, so the id is still its own.
             kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
         }
         std::thread::sleep(Duration::from_millis(3));
@@ -305,15 +305,16 @@ fn forked() -> Option<Forked> {
 struct Forked;
 
 impl Forked {
-    /// Exits without destructors: the parent's state is not the child's to clean up.
+    /// Exits without running destructors, because the parent's state is not the child's to clean
+    /// up.
     fn ends(self) -> ! {
         std::process::exit(0)
     }
 }
 
 impl Drop for Forked {
-    /// Only a panic drops this value, and the thread that waits for the test's outcome does not
-    /// exist in the child.
+    /// Runs only after a panic, because [`Self::ends`] exits. The thread that waits for the test's
+    /// outcome does not exist in the child.
     fn drop(&mut self) {
         std::process::exit(1)
     }

@@ -19,7 +19,7 @@ use crate::engine::{Bad, engine, engine_of};
 use crate::support::{LIMIT, eventually, held_on, long, patiently, servers};
 use crate::timed::{Timed, waits};
 
-/// Each scenario on each executor.
+/// Runs each scenario on each executor.
 macro_rules! on_each_executor {
     ($($scenario:ident),* $(,)?) => {
         mod tokio_current_thread { $(#[test] fn $scenario() {
@@ -76,7 +76,7 @@ async fn a_pending_future_that_is_dropped_is_cancelled() {
     eventually("both have ended", || engine.in_flight() == 0);
     assert!(guard.is_valid());
     assert!(guard.release().await.is_ok());
-    // Granted, and dropped before it was polled.
+    // This one is granted, and dropped before it was polled.
     let granted = engine.acquire(patiently(b"job"));
     eventually("the lock is granted", || engine.in_flight() == 0);
     drop(granted);
@@ -129,7 +129,7 @@ async fn many_at_once() {
     }
 }
 
-/// Two tasks take turns: each waits for the lock that the other one holds.
+/// Two tasks take turns: each waits for the lock that the other holds.
 async fn tasks_wait_for_one_another() {
     let servers = servers(3);
     let engine = engine(&servers);
@@ -147,7 +147,7 @@ async fn tasks_wait_for_one_another() {
 fn bounded(scenario: impl FnOnce() + Send + 'static) {
     let (done, finished) = mpsc::channel();
     let thread = thread::spawn(move || {
-        // The sender is dropped with the scenario, however that ends.
+        // The sender is dropped when the scenario ends, even by a panic.
         let _done = done;
         scenario();
     });
@@ -211,7 +211,7 @@ fn a_panic_in_a_waker_does_not_end_the_engine() {
     drop(block_on(engine.acquire(patiently(b"job"))).unwrap());
 }
 
-/// The waker of a task that owns a value; the last waker drops it.
+/// A waker of a task that owns a value; the last waker drops it.
 struct Owner<T>(Mutex<T>);
 
 impl<T: Send + 'static> Wake for Owner<T> {
@@ -222,7 +222,7 @@ fn owner<T: Send + 'static>(owned: T) -> Waker {
     Arc::new(Owner(Mutex::new(owned))).into()
 }
 
-/// Polls a future that is not ready, with the only copy of a waker.
+/// Polls a pending future with the only copy of a waker.
 fn pend<F: Future + Unpin>(future: &mut F, waker: Waker) {
     assert!(Pin::new(future).poll(&mut Context::from_waker(&waker)).is_pending());
 }
@@ -241,21 +241,21 @@ fn a_watcher_whose_task_owns_the_guard_can_be_dropped() {
 }
 
 #[test]
-fn a_watcher_can_be_polled_by_another_task_than_the_one_that_owns_the_guard() {
+fn a_watcher_can_be_polled_by_a_task_that_does_not_own_the_guard() {
     bounded(|| {
         let servers = servers(3);
         let engine = engine(&servers);
         let guard = block_on(engine.acquire(patiently(b"job"))).unwrap();
         let mut watcher = guard.lost();
         pend(&mut watcher, owner(guard));
-        // The guard is dropped with the waker that this poll replaces.
+        // This poll replaces the waker that owns the guard, and so drops the guard.
         let _ = Pin::new(&mut watcher).poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(block_on(watcher), None);
     });
 }
 
 #[test]
-fn a_release_can_be_polled_by_another_task_than_the_one_that_owns_a_watcher() {
+fn a_release_can_be_polled_by_a_task_that_does_not_own_a_watcher() {
     bounded(|| {
         let servers = servers(3);
         let engine = engine(&servers);
@@ -288,7 +288,7 @@ fn a_waker_that_panics_when_it_is_dropped_does_not_end_the_engine() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Otherwise it would wait for ever.
+/// Without the panic, the caller would wait forever.
 #[test]
 fn polling_a_finished_future_panics_with_its_name() {
     fn again<F: Future + Unpin>(mut future: F) -> String {

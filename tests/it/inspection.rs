@@ -63,7 +63,7 @@ fn an_inspection_and_a_warm_up_write_nothing() {
 }
 
 #[test]
-fn a_key_that_is_no_lock_is_shown_with_its_type() {
+fn a_key_that_is_not_a_lock_is_shown_with_its_type() {
     let servers = servers(1);
     for (write, kind, words) in [
         ("RPUSH job 1 2 3", DataKind::List, "other data, a list without end"),
@@ -89,7 +89,7 @@ fn a_key_that_is_no_lock_is_shown_with_its_type() {
     assert!(inspection.remaining().is_some());
 }
 
-/// A user who may read values but not types only learns that the value is no string.
+/// A user who may read values but not types learns only that the value is not a string.
 #[test]
 fn a_user_who_may_not_read_types_sees_less() {
     let servers = servers(1);
@@ -115,7 +115,7 @@ fn holders_without_a_quorum_are_undecided() {
     assert_eq!(inspection.verdict, InspectionVerdict::Undecided);
 }
 
-/// Nodes that do not answer are shown with their cause, and their part of the verdict stays open.
+/// Nodes that do not answer are shown with their cause; the verdict treats their votes as unknown.
 #[test]
 fn silent_nodes_are_shown_with_their_cause() {
     let servers = servers(1);

@@ -1,4 +1,5 @@
-//! Leaders and those who observe them, on real servers: through every API, across failovers and with nodes down.
+//! Leaders and their observers, on real servers: through every API, across failovers and with nodes
+//! down.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ fn elected(engine: &Engine) -> Leadership {
     campaign(engine).campaign().wait().unwrap()
 }
 
-/// What an observer says once this is true of it.
+/// Returns the observer's view once this condition holds for it.
 #[track_caller]
 fn until(observer: &mut OwnedObserver, is_it: impl Fn(&Observation) -> bool) -> Observation {
     eventually("it is seen", || observer.latest().as_ref().is_some_and(&is_it));
@@ -50,7 +51,7 @@ fn a_term_from_the_campaign_to_the_resignation() {
     let servers = servers(3);
     let (one, two) = (candidate(&servers, "one:80"), candidate(&servers, "two:80"));
     let mut observer = engine(&servers).observe("boss").unwrap();
-    assert!(observer.changed().wait().is_none(), "its engine is gone");
+    assert!(observer.changed().wait().is_none(), "its engine was dropped");
     let watching = engine(&servers);
     let mut observer = watching.observe("boss").unwrap();
     assert_eq!(observer.changed().wait().unwrap().to_string(), "nobody leads");
@@ -94,14 +95,14 @@ fn a_leadership_is_extended_until_it_is_lost_and_its_loss_is_reported() {
     assert!(elected(&engine).term() > term);
 }
 
-/// Its process dies with all that it knows: nobody extends and nobody releases.
+/// The leader's process dies: it neither extends nor releases.
 #[test]
-fn the_next_leader_is_seen_when_the_first_has_died() {
+fn the_next_leader_is_observed_after_the_first_has_died() {
     let servers = servers(3);
     let watching = engine(&servers);
     let mut observer = watching.observe("boss").unwrap();
     let two = candidate(&servers, "two:80");
-    // A driver that is not processed any more is as good as dead.
+    // A driver that is no longer processed acts like a dead process.
     let mut one = driver_of(builder(&servers).label(b"one:80"));
     let request = LockRequest::new("boss").ttl(Duration::from_secs(3)).wait(LIMIT).fenced();
     let id = one.acquire(request.auto_extend(AutoExtend::until_released())).unwrap();
@@ -137,7 +138,7 @@ fn a_failover_is_seen_with_a_node_down() {
 }
 
 #[test]
-fn a_client_and_a_driver_observe_as_well() {
+fn a_client_and_a_driver_can_observe_too() {
     let servers = servers(3);
     let client = client_of(builder(&servers));
     let mut driver = driver_of(builder(&servers));
@@ -163,7 +164,7 @@ fn a_client_and_a_driver_observe_as_well() {
     process_until(&mut driver, "it sees the leader", |driver| {
         while driver.poll_event().is_some() {}
         let seen = driver.observation(id).unwrap();
-        // What either of them knew of the single nodes at the time may differ.
+        // Their views of single nodes may differ at that moment.
         seen.leader().is_some_and(|seen| seen.term == leader.term)
     });
     driver.unobserve(id);
@@ -185,7 +186,7 @@ fn an_observer_with_a_wrong_password_reports_why_it_sees_nothing() {
     assert_eq!(seen.verdict, LeaderVerdict::Unknown);
     assert!(seen.needs_operator());
     assert!(seen.to_string().contains("password"), "{seen}");
-    // With the right one, after an operator has helped, it sees again.
+    // Observing resumes after an operator has corrected the password.
     servers.iter().for_each(|server| {
         let mut connection = server.connect();
         connection.cmd("AUTH secret");
@@ -211,7 +212,7 @@ fn nodes_that_do_not_notify_are_polled() {
 }
 
 #[test]
-fn a_name_that_cannot_be_an_election_s_is_refused_at_once() {
+fn an_invalid_name_of_an_election_is_refused_at_once() {
     let servers = servers(1);
     let engine = engine(&servers);
     let refused = |name: &[u8]| match engine.observe(name) {
@@ -221,7 +222,7 @@ fn a_name_that_cannot_be_an_election_s_is_refused_at_once() {
     assert_eq!(refused(b""), RequestError::EmptyResource);
     assert_eq!(refused(b"redbolt:guard"), RequestError::RestartGuardKey);
     assert_eq!(refused(b"redbolt:fence:boss"), RequestError::CounterKey);
-    // A lead is fenced, which needs room for clocks.
+    // Leadership is fenced, and fencing needs a longest TTL with room for clock errors.
     let config = patient([servers[0].address()]).max_ttl(Duration::from_secs(5)).build().unwrap();
     let short = Engine::new(config).unwrap();
     assert_eq!(
@@ -242,22 +243,22 @@ fn an_engine_that_is_shut_down_observes_no_more() {
     }
     let over = AcquireError::Engine(EngineError::ShutDown);
     assert_eq!(engine.observe("boss").unwrap_err(), over);
-    assert!(is_vacant(&observer.latest().unwrap()), "what was seen last");
+    assert!(is_vacant(&observer.latest().unwrap()), "the last observation");
 }
 
 #[test]
-fn whoever_has_stopped_observing_costs_the_nodes_nothing() {
+fn a_dropped_observer_sends_no_more_reads() {
     let servers = servers(3);
     let engine = engine(&servers);
     let observers: Vec<_> = (0..100).map(|_| engine.observe("boss").unwrap()).collect();
     for mut observer in observers {
         until(&mut observer, is_vacant);
     }
-    // Only the last of them could still be looked for.
+    // After this, only the last observer's key could still be read.
     let reads =
         || servers.iter().map(|server| crate::support::calls(server, "getrange")).sum::<u64>();
     let mut before = reads();
-    eventually("nobody reads any longer", || {
+    eventually("no observer reads any longer", || {
         std::thread::sleep(Duration::from_millis(2_500));
         std::mem::replace(&mut before, reads()) == before
     });

@@ -1,5 +1,5 @@
-//! Cancelled waits leave nothing behind. Each test runs in a process of its own, because other
-//! tests change the number of threads and descriptors.
+//! Cancelled waits leave nothing behind. Each test runs in a separate process, because other tests
+//! change the number of threads and descriptors.
 
 use std::env;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::support::{
 
 const WAITS: usize = 10_000;
 
-/// How many wait at the same time.
+/// The number of waits that are pending at the same time.
 const AT_ONCE: usize = 100;
 
 const NODES: &str = "REDBOLT_LEFTOVERS_NODES";
@@ -168,7 +168,8 @@ impl Trace {
     }
 }
 
-/// Whether none of our connections is subscribed or tracked, and each node has only one of them.
+/// Returns `true` if none of our connections is subscribed or tracked, and each node has only one
+/// of them.
 fn is_quiet(nodes: &[String]) -> bool {
     nodes.iter().all(|node| {
         let mut connection = redbolt_test_servers::Connection::open(node);
@@ -176,7 +177,7 @@ fn is_quiet(nodes: &[String]) -> bool {
         let Reply::Array(subscribers) = subscribers else { panic!("{subscribers:?}") };
         let Reply::Bulk(info) = connection.cmd("INFO clients") else { panic!("no INFO") };
         let info = String::from_utf8(info).unwrap();
-        // The holder's connection, ours, and the one that asks.
+        // These are the holder's connection, ours, and the one that sends this query.
         let has = |line: &str| info.lines().any(|other| other == line);
         subscribers[1] == Reply::Int(0) && has("tracking_clients:0") && has("connected_clients:3")
     })

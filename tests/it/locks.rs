@@ -96,7 +96,7 @@ fn at_most_thirty_two_nodes_are_accepted() {
 }
 
 #[test]
-fn a_higher_quorum_is_asked_for_and_kept_to() {
+fn a_higher_quorum_is_configured_and_obeyed() {
     let servers = servers(3);
     let client = client_of(builder(&servers).quorum(3));
     let lock = client.acquire(patiently(b"job")).unwrap();
@@ -113,7 +113,7 @@ fn a_higher_quorum_is_asked_for_and_kept_to() {
 }
 
 #[test]
-fn any_bytes_are_a_name() {
+fn any_bytes_can_name_a_resource() {
     let servers = servers(1);
     let client = client(&servers);
     let longest = vec![b'x'; 64 << 10];
@@ -129,7 +129,7 @@ fn any_bytes_are_a_name() {
 }
 
 #[test]
-fn nodes_that_are_the_same_or_none_are_no_configuration() {
+fn duplicate_or_missing_nodes_are_refused() {
     let twice = patient(["127.0.0.1:7000", "127.0.0.1:7000"]).build().unwrap_err();
     assert_eq!(twice.to_string(), "nodes 1 and 2 have the same address 127.0.0.1:7000");
     assert_eq!(patient([""; 0]).build().unwrap_err().to_string(), "no nodes given");

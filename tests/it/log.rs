@@ -1,4 +1,4 @@
-//! What a log gets, and what it never gets.
+//! Which events and fields a log gets, and which secrets it never gets.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -22,7 +22,7 @@ use crate::support::{
     process_until, refusal, server, servers, vouch_for, vouched,
 };
 
-/// Keeps all notes.
+/// A log that keeps all notes.
 #[derive(Default)]
 struct Heard(Mutex<Vec<Line>>);
 
@@ -51,7 +51,7 @@ impl Heard {
         self.0.lock().unwrap().clone()
     }
 
-    /// The lines with this beginning.
+    /// Returns the lines with this beginning.
     fn of(&self, beginning: &str) -> Vec<Line> {
         let lines = self.lines().into_iter();
         lines.filter(|line| line.text.starts_with(beginning)).collect()
@@ -103,9 +103,9 @@ fn a_lock_that_is_lost() {
     );
 }
 
-/// Further attempts to reconnect are not reported.
+/// Further attempts to reconnect are not logged.
 #[test]
-fn a_node_that_goes_away_and_comes_back_is_logged_once_each() {
+fn a_node_that_goes_down_and_comes_back_is_logged_once_each() {
     let mut servers = servers(3);
     let (received, builder) = Heard::with(builder(&servers));
     let mut driver = driver_of(builder);
@@ -184,7 +184,7 @@ fn a_clock_that_is_wrong() {
     );
 }
 
-/// A node whose clock is wrong on one connection.
+/// Starts a node whose clock is wrong on one connection.
 fn node_with_a_clock_ahead(ahead: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -205,12 +205,12 @@ fn node_with_a_clock_ahead(ahead: Duration) -> String {
 }
 
 #[test]
-fn no_note_has_a_password_or_a_token_in_it() {
+fn no_note_contains_a_password_or_a_token() {
     const PASSWORD: &str = "s3same-open";
     let mut all = Vec::new();
     let mut secrets = vec![PASSWORD.to_owned(), "ann-oracle".to_owned()];
 
-    // Servers with the password; the last one has another.
+    // All servers have a password, and the last one a different one.
     let servers: Vec<_> = [PASSWORD, PASSWORD, "another"]
         .iter()
         .map(|password| Server::with(&["--requirepass", password]))
@@ -235,7 +235,7 @@ fn no_note_has_a_password_or_a_token_in_it() {
     });
     all.extend(received.lines());
 
-    // A server that echoes its arguments: the user's name, and a token.
+    // This server echoes its arguments in an error: the user's name, and a token.
     let echo = Server::with(&["--rename-command", "SET", "NOSET"]);
     let (received, config) =
         Heard::with(builder(std::slice::from_ref(&echo)).restart_guard(RestartGuard::Off));
@@ -254,15 +254,15 @@ fn no_note_has_a_password_or_a_token_in_it() {
         for secret in &secrets {
             assert!(!shown.contains(secret), "{secret}: {shown}");
         }
-        // No part of any token either, whether the test knows that token or not.
+        // No part of any token is logged either, whether the test knows that token or not.
         let digits = shown.split(|c: char| !c.is_ascii_hexdigit()).map(str::len).max();
         assert!(digits < Some(12), "{shown}");
     }
 }
 
-/// The caller gets the panic, and the locks go on.
+/// The caller gets the panic, and its locks keep working.
 #[test]
-fn a_panic_of_the_log_is_the_caller_s() {
+fn a_panic_in_the_log_reaches_the_caller() {
     struct Fragile;
     impl Log for Fragile {
         fn note(&self, note: &Note<'_>) {
@@ -279,9 +279,9 @@ fn a_panic_of_the_log_is_the_caller_s() {
     assert!(client.acquire(patiently(b"job")).unwrap().release().is_ok());
 }
 
-/// The engine's thread survives it.
+/// The engine's thread survives the panic.
 #[test]
-fn a_panic_of_the_log_on_the_thread_of_an_engine_is_counted() {
+fn a_panic_in_the_log_on_an_engine_s_thread_is_counted() {
     struct Broken;
     impl Log for Broken {
         fn note(&self, note: &Note<'_>) {
@@ -319,14 +319,15 @@ fn a_node_that_cannot_notify_waiters_is_logged() {
 }
 
 #[test]
-fn a_config_with_a_log_is_still_shown() {
+fn a_config_with_a_log_can_be_printed() {
     let (_, config) = Heard::with(redbolt::Config::builder().node("127.0.0.1:1"));
     assert!(format!("{:?}", config.build().unwrap()).contains("Logger(..)"));
 }
 
-/// It names the master, and at once another whose name would erase the screen of a reader of the log.
+/// A sentinel reports the master, and then one whose name would clear the terminal of a reader of
+/// the log.
 #[test]
-fn a_master_that_a_sentinel_names_does_not_erase_the_screen() {
+fn a_master_named_by_a_sentinel_cannot_clear_the_terminal() {
     let server = server();
     let news = "jobs 127.0.0.1 1 a\x1b[2J\u{9b}\u{202e}z 2";
     let place = format!(

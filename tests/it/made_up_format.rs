@@ -1,7 +1,8 @@
-//! A made-up format: what it takes to add another library's, outside of the library.
+//! A made-up format, which shows what it takes to add another library's format outside this crate.
 //!
-//! The format is the module `format`. A format that ships is such a module in a folder, and beside it a constant of `Profile`,
-//! two lines in `src/proto/format/mod.rs`, and its scripts in the embedded node.
+//! The format is the module `format`. A format that ships with redbolt is a folder with such a
+//! module, a constant of `Profile`, two lines in `src/proto/format/mod.rs`, and its scripts in the
+//! embedded node.
 
 use redbolt::inspect::UnlockScope;
 use redbolt::inspect::{InspectionVerdict, Owner};
@@ -12,8 +13,8 @@ use crate::support::{
     client, client_of, eventually, exists, held_on, long, patient, patiently, refusal, server,
 };
 
-/// A lock is a string at `NAME`, which begins with `made-up/`: `m:` and a token, or `member:` and a number. A release is
-/// published on `NAME/free`.
+/// A format whose lock is a string at `NAME`, which begins with `made-up/`. The value is `m:` and a
+/// token, or `member:` and a number. A release is published on `NAME/free`.
 mod format {
     use redbolt::Profile;
     use redbolt::proto::format::{
@@ -96,7 +97,7 @@ fn a_made_up_format_has_locks_names_and_channels() {
 }
 
 #[test]
-fn a_made_up_format_is_inspected_and_broken_where_it_is_configured() {
+fn a_made_up_format_is_inspected_and_broken_if_it_is_configured() {
     let server = server();
     let [knows, knows_not] = [&[MADE_UP][..], &[]]
         .map(|formats| client_of(patient([server.address()]).formats(formats)));
@@ -130,9 +131,9 @@ fn a_made_up_format_is_inspected_and_broken_where_it_is_configured() {
     eventually("it is free", || !exists(&server, NAME));
 }
 
-/// Of a key that a format keeps with its locks, whoever asks.
+/// A key that a format keeps with its locks cannot be locked in any format.
 #[test]
-fn names_of_a_configured_format_are_no_locks() {
+fn keys_of_a_configured_format_cannot_be_locked() {
     let server = server();
     let client = client_of(patient([server.address()]).formats(&[MADE_UP]));
     for profile in [Profile::PLAIN, MADE_UP] {

@@ -18,7 +18,7 @@ use crate::support::{
     warm_client,
 };
 
-/// The text of a report, parsed.
+/// Returns the text of a report, parsed.
 fn scrape(report: &MetricsReport) -> Scrape {
     let text = report.to_prometheus();
     assert_eq!(text, report.to_string());
@@ -33,16 +33,17 @@ fn value(scrape: &Scrape, name: &str, labels: &[(&str, &str)]) -> f64 {
     value.unwrap_or_else(|| panic!("no {name} {labels:?} in {family:?}"))
 }
 
-/// A value of one node.
+/// Returns a value of one node.
 fn of_node(scrape: &Scrape, servers: &[Server], node: usize, name: &str) -> f64 {
     let (number, address) = ((node + 1).to_string(), servers[node].address());
     value(scrape, name, &[("node", &number), ("address", &address)])
 }
 
-/// The test's own look at a server's counters is one of the calls that it counts later.
+/// The number of commands that the test itself adds to a server's count by reading it.
 const OWN_LOOK: u64 = 1;
 
-/// Waits until every node has answered everything. Whether each has, in the time of an inspection.
+/// Inspects all nodes, and returns `true` if each answered in time. Earlier requests are answered
+/// by then.
 fn settle(client: &Client) -> bool {
     let inspection = client.inspect(b"job").unwrap();
     inspection.nodes.iter().all(|node| node.round_trip.is_some())
@@ -50,10 +51,11 @@ fn settle(client: &Client) -> bool {
 
 #[test]
 fn locks_of_a_client() {
-    assert!(once_in(5, locks_of_a_client_are_counted), "each time a node is late");
+    assert!(once_in(5, locks_of_a_client_are_counted), "a node was late in each try");
 }
 
-/// `false` if a node was late, as on a stalled machine: then it was not asked everything.
+/// Returns `false` if a node was late, as on a stalled machine, because it then skipped some
+/// requests.
 fn locks_of_a_client_are_counted() -> bool {
     let servers = servers(3);
     let client = client(&servers);
@@ -69,7 +71,7 @@ fn locks_of_a_client_are_counted() -> bool {
     }
     let held = client.acquire(patiently(b"job")).unwrap();
     let reason = refusal(client.acquire(long(b"job"))).reason();
-    // A node that answered late is asked for a proof then, which the second look waits for.
+    // A node that answered late is then asked for a proof, which the second inspection waits for.
     let is_settled = settle(&client) && settle(&client);
 
     let report = client.metrics();
@@ -85,10 +87,11 @@ fn locks_of_a_client_are_counted() -> bool {
         assert_eq!((node.asks, node.grants, node.denies), (7, 6, 1), "node {number}");
         assert_eq!((node.connections, node.reconnects(), node.timeouts), (1, 0, 0));
         assert_eq!(node.undos_confirmed, 6, "node {number}");
-        // Behind a request that was sent after a pause stands the proof that the node is what it was.
+        // A request sent after a pause is followed by a read that proves that the node has not
+        // changed.
         let infos = calls(&servers[number - 1], "info") - infos_before[number - 1];
         let proofs = infos - OWN_LOOK;
-        // Requests, extensions, undos, and the four commands of seven inspections.
+        // These are requests, extensions, undos, and the four commands of seven inspections.
         assert_eq!(node.round_trip.count(), 7 + 5 + 6 + 4 * 7 + proofs, "node {number}");
         assert!(node.round_trip.quantile(0.5) <= node.round_trip.quantile(0.99));
         assert!(node.round_trip.sum() < LIMIT && !node.round_trip.sum().is_zero());
@@ -194,17 +197,17 @@ fn a_server_that_is_stopped() {
 /// others.
 #[test]
 fn a_notified_waiter_is_counted() {
-    assert!(once_in(5, a_waiter_is_granted_by_its_lead), "each time the lead does not grant");
+    assert!(once_in(5, a_waiter_is_granted_by_its_lead), "the lead did not grant in any try");
 }
 
-/// `false` if the lead was more than 5 ms late, so that the others were asked beside it.
+/// Returns `false` if the lead was more than 5 ms late, so that the others were asked as well.
 fn a_waiter_is_granted_by_its_lead() -> bool {
     let servers = servers(3);
     let holder = warm_client(builder(&servers));
     let mut waiter = driver_of(builder(&servers).wake(WakeStrategy::Lead));
     process_until(&mut waiter, "all nodes are ready", |driver| driver.node_report().ready() == 3);
     let held = holder.acquire(patiently(b"job")).unwrap();
-    // A grant that comes behind the waiter's first look would wake it before the release does.
+    // A grant that arrives after the waiter's first look would wake it before the release does.
     eventually("all nodes have granted", || held_on(&servers, "job") == 3);
     let id = waiter.acquire(patiently(b"job")).unwrap();
     let reports = |driver: &mut redbolt::Driver| {
@@ -214,10 +217,13 @@ fn a_waiter_is_granted_by_its_lead() -> bool {
             .iter()
             .any(|node| node.push == redbolt::report::PushState::Active)
     };
-    process_until(&mut waiter, "the lead tells", reports);
-    // It reads the key once more then, or it would not be told of the release: whatever is asked later is answered later.
+    process_until(&mut waiter, "the lead can notify", reports);
+    // The waiter now reads the key again so that the server tracks it. This inspection is sent
+    // later, so its answer shows that the read is done.
     let view = waiter.inspect(b"other").unwrap();
-    process_until(&mut waiter, "it has looked", |driver| driver.take_inspection(view).is_some());
+    process_until(&mut waiter, "the inspection is done", |driver| {
+        driver.take_inspection(view).is_some()
+    });
     let before = waiter.metrics().metrics;
     assert_eq!((before.lead_asks, before.lead_grants, before.wakes), (0, 0, 0));
     let _ = held.release();
@@ -229,7 +235,7 @@ fn a_waiter_is_granted_by_its_lead() -> bool {
     }
     assert!(metrics.lead_asks >= 1 && metrics.lead_asks <= metrics.wakes, "{metrics:?}");
     assert!(metrics.attempts > metrics.lead_asks, "{metrics:?}");
-    // Usually the first node, or another, if the first was late to deny.
+    // This is usually the first node, or another if the first was late to deny.
     let reported = metrics.nodes.iter().position(|node| node.pushes > 0).unwrap();
     assert!(
         metrics.nodes.iter().all(|node| node.connections == 1),

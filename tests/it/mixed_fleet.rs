@@ -1,6 +1,7 @@
-//! A fleet of the old recipe of SETNX, with and without redbolt in it, in which all want one lock all the time.
+//! A fleet in which clients of the old SETNX recipe and redbolt compete for one lock.
 //!
-//! `cargo test -p redbolt --test it -- mixed_fleet --nocapture` prints the sections per second of each fleet.
+//! `cargo test -p redbolt --test it -- mixed_fleet --nocapture` prints the sections per second of
+//! each fleet.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -11,7 +12,7 @@ use redbolt_test_servers::{Connection, Reply, Server};
 
 use crate::support::{client, server};
 
-/// What all of a fleet share.
+/// The state that all clients of a fleet share.
 #[derive(Default)]
 struct Fleet {
     is_inside: AtomicBool,
@@ -22,7 +23,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// Works under the lock for a moment, as a member of the fleet.
+    /// Works under the lock for a moment, as a client of the fleet.
     fn section(&self) {
         self.overlaps.fetch_add(self.is_inside.swap(true, SeqCst).into(), SeqCst);
         thread::sleep(SECTION);
@@ -46,7 +47,7 @@ fn second_in(reply: &Reply) -> f64 {
     }
 }
 
-/// The recipe: the end of the lease that was taken, if it was.
+/// Follows the recipe once, and returns the end of the lease if it acquired the lock.
 fn ask(connection: &mut Connection) -> Option<f64> {
     let ends = || now() + LEASE.as_secs_f64() + 1.0;
     let end = ends();
@@ -57,7 +58,7 @@ fn ask(connection: &mut Connection) -> Option<f64> {
     if second_in(&connection.run(&[b"GET", KEY])) >= now() {
         return None;
     }
-    // It is over, or gone: others may be as fast.
+    // The lease has expired or was deleted. Another client may be as fast, so GETSET decides.
     let end = ends();
     let value = format!("{end:.6}");
     let before = connection.run(&[b"GETSET", KEY, value.as_bytes()]);
@@ -71,7 +72,7 @@ fn follow_recipe(fleet: &Fleet, server: &Server) {
             None => thread::sleep(POLL),
             Some(end) => {
                 fleet.section();
-                // Inside its lease it deletes without a look.
+                // Within its lease, the recipe deletes the key without checking it.
                 if now() < end {
                     connection.run(&[b"DEL", KEY]);
                 }
@@ -91,7 +92,8 @@ fn use_redbolt(fleet: &Fleet, server: &Server) {
     }
 }
 
-/// Lets a fleet run until it has done so many sections, and shows how many it did per second.
+/// Runs a fleet until it has completed this number of sections, and prints how many it did per
+/// second.
 fn run(members: usize, redbolts: usize, sections: usize) -> Fleet {
     let (server, fleet) = (server(), Fleet::default());
     let since = Instant::now();
@@ -114,11 +116,12 @@ fn run(members: usize, redbolts: usize, sections: usize) -> Fleet {
         done as f64 / took
     );
     assert!(done >= sections, "{done} of {sections} sections in {took:.1} s");
-    assert_eq!(fleet.overlaps.load(SeqCst), 0, "two were inside at once");
+    assert_eq!(fleet.overlaps.load(SeqCst), 0, "two clients held the lock at once");
     fleet
 }
 
-/// A member that loses overwrites what redbolt has set. A release that left it there would let all wait for ten minutes.
+/// A client of the recipe that loses overwrites the value that redbolt has set. If redbolt's
+/// release left that value, every client would wait for ten minutes.
 #[test]
 fn a_mixed_fleet_of_the_recipe_of_setnx_does_not_wait_for_a_ttl() {
     run(6, 0, SECTIONS);
@@ -130,18 +133,19 @@ fn a_mixed_fleet_of_the_recipe_of_setnx_does_not_wait_for_a_ttl() {
 
 const KEY: &[u8] = b"job";
 
-/// Of members: whoever waited for the end of one would not be done in time.
+/// The lease of a client of the recipe, which a run must not wait for: it far exceeds
+/// [`LIMIT`].
 const LEASE: Duration = Duration::from_secs(600);
 
-/// Of redbolt.
+/// The TTL of the locks that redbolt acquires.
 const TTL: Duration = Duration::from_secs(20);
 
 const SECTION: Duration = Duration::from_millis(5);
 
-/// How long a member waits until it asks again.
+/// The time after which a client of the recipe asks again.
 const POLL: Duration = Duration::from_millis(5);
 
 const SECTIONS: usize = 500;
 
-/// Far more than a busy machine needs.
+/// A limit far longer than a busy machine needs.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -25,7 +25,7 @@ fn a_client_reads_then_writes_then_reads_again() {
     assert_eq!(lock.mode(), LockMode::Shared);
     assert!(beside.release().is_ok());
 
-    // The release may be confirmed by two nodes only, so far.
+    // Only two nodes may have confirmed the release so far.
     eventually("it writes", || lock.try_upgrade() == Ok(true));
     let written = lock.fencing_token().unwrap();
     assert_eq!((lock.mode(), lock.is_valid()), (LockMode::Exclusive, true));
@@ -74,7 +74,7 @@ fn an_engine_changes_the_mode_of_a_lock_that_it_extends() {
     assert_eq!(lock.mode(), LockMode::Exclusive);
     refusal(other.acquire(long(b"job").shared()));
     let downgrade = lock.downgrade();
-    assert_eq!(lock.mode(), LockMode::Shared, "whether or not anybody waits for it");
+    assert_eq!(lock.mode(), LockMode::Shared, "the mode changes before the outcome is awaited");
     assert_eq!(downgrade.wait(), Ok(()));
     let beside = other.acquire(patiently(b"job").shared()).unwrap();
     assert_eq!(lock.try_upgrade().wait(), Ok(false));
@@ -90,7 +90,7 @@ fn an_engine_changes_the_mode_of_a_lock_that_it_extends() {
     eventually("nothing is left", || held_on(&servers, "job") == 0);
 }
 
-/// Once no node can keep it any longer, the core does not know it.
+/// The core forgets the lock once no node can hold its key.
 #[test]
 fn a_guard_that_was_forgotten_leaves_its_mode_readable() {
     let servers = servers(1);
@@ -102,7 +102,7 @@ fn a_guard_that_was_forgotten_leaves_its_mode_readable() {
     assert!(matches!(lock.extend(LONG), Err(ExtendError::Lost(_))));
     assert_eq!(lock.mode(), LockMode::Exclusive);
 
-    // Its clock has not gone on.
+    // The server's clock did not move with the client's, so its key is still there.
     servers[0].cmd("DEL job");
     let lock = one.acquire(patiently(b"job").shared()).unwrap();
     let detached = lock.detach().unwrap();
@@ -111,9 +111,10 @@ fn a_guard_that_was_forgotten_leaves_its_mode_readable() {
     assert_eq!((lock.mode(), lock.is_valid()), (LockMode::Shared, false));
 }
 
-/// Two of three nodes hang, so that the nodes are known to keep readers out; an extension lets them try again.
+/// Two of three nodes hang, so the downgrade does not reach a quorum in time; after they resume, an
+/// extension makes the client try them again.
 #[test]
-fn a_downgrade_that_comes_to_pass_late_is_no_upgrade() {
+fn a_late_downgrade_is_not_reported_as_an_upgrade() {
     let servers = servers(3);
     let one = client_of(builder(&servers).response_timeout(SOON));
     let mut lock = one.acquire(patiently(b"job")).unwrap();
@@ -122,7 +123,7 @@ fn a_downgrade_that_comes_to_pass_late_is_no_upgrade() {
     servers[1..].iter().for_each(Server::resume);
     eventually("it is extended", || lock.extend(LONG).is_ok());
     let mut reported = lock.try_upgrade();
-    eventually("nothing is under way", || {
+    eventually("no change is in flight", || {
         if is_to_be_tried_again(&reported) {
             reported = lock.try_upgrade();
         }
@@ -132,7 +133,7 @@ fn a_downgrade_that_comes_to_pass_late_is_no_upgrade() {
     assert!(lock.release().is_ok());
 }
 
-/// The change before is under way, or the nodes did not answer in the little time that they have here.
+/// Returns `true` if the previous change is still in flight, or too few nodes answered in [`SOON`].
 fn is_to_be_tried_again(reported: &Result<bool, ExtendError>) -> bool {
     match reported {
         Err(ExtendError::Request(error)) => *error == RequestError::ModeChangeUnderWay,
@@ -141,7 +142,7 @@ fn is_to_be_tried_again(reported: &Result<bool, ExtendError>) -> bool {
     }
 }
 
-/// The same in the engine, whose thread may hear of the downgrade before it hears that somebody wants to write.
+/// The engine's thread may learn of the completed downgrade before it takes the request to upgrade.
 #[test]
 fn an_upgrade_does_not_end_with_the_downgrade_before_it() {
     let servers = servers(3);
@@ -153,7 +154,7 @@ fn an_upgrade_does_not_end_with_the_downgrade_before_it() {
         servers[1..].iter().for_each(Server::resume);
         eventually("it is extended", || lock.extend(LONG).wait().is_ok());
         let mut reported = lock.try_upgrade().wait();
-        eventually("nothing is under way", || {
+        eventually("no change is in flight", || {
             if is_to_be_tried_again(&reported) {
                 reported = lock.try_upgrade().wait();
             }
@@ -183,5 +184,5 @@ fn a_driver_reports_a_change_of_mode_by_events() {
     driver.release(id);
 }
 
-/// Enough for a node that answers, most of the time; one that does not is given up soon.
+/// The response timeout: usually enough for a node that answers, and short for one that hangs.
 const SOON: Duration = Duration::from_millis(200);

@@ -1,5 +1,5 @@
-//! A proxy that can lose what a server sends on push links, and their end, without either side
-//! noticing: like a middlebox that has dropped a connection from its table.
+//! A proxy that can drop what a server sends on push links, including their end, without either
+//! side noticing, like a middlebox that has removed a connection from its table.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Its threads end with the connections and with the process.
+/// A proxy whose threads end with the connections and with the process.
 pub(crate) struct Muffler {
     address: String,
     muffled: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ impl Muffler {
         &self.address
     }
 
-    /// From now on the server's messages and end of stream on push links are lost.
+    /// Drops the server's messages and end of stream on push links from now on.
     pub(crate) fn muffle(&self) {
         self.muffled.store(true, Ordering::SeqCst);
     }

@@ -1,5 +1,5 @@
-//! A server's own command for compare-and-delete, on embedded nodes that have it and on real servers, which may or may
-//! not: what a release runs there.
+//! Releases that use a server's own compare-and-delete command, on embedded nodes with the command
+//! and on real servers with or without it.
 
 use std::net::Ipv4Addr;
 use std::thread;
@@ -17,7 +17,7 @@ use crate::support::{
     builder, calls, eventually, held_on, long, patient, patiently, servers, warm_client,
 };
 
-/// Three nodes that have these commands.
+/// Starts three nodes that have these commands.
 fn nodes(commands: &[&'static str], prepare: impl Fn(&mut Store)) -> Vec<Node> {
     let node = |name: char| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -40,7 +40,7 @@ fn run(node: &Node, words: &[&str]) -> Reply {
     Connection::open(&node.address().to_string()).run(&words)
 }
 
-/// Whether the undo's script has run since [`forget_scripts`].
+/// Returns `true` if the undo's script has run since [`forget_scripts`].
 fn has_run_undo(node: &Node) -> bool {
     let digest = Sha1::from(UNDO.text).digest().to_string();
     run(node, &["SCRIPT", "EXISTS", &digest]) == Reply::Array(vec![Reply::Int(1)])
@@ -65,13 +65,13 @@ fn a_release_on_nodes_that_can_compare_and_delete_runs_no_script() {
         eventually("all have granted", || nodes.iter().all(|node| !is_free(node)));
         forget_scripts(&nodes);
         assert!(lock.release().is_ok());
-        eventually("all have let go", || nodes.iter().all(is_free));
+        eventually("all nodes have released it", || nodes.iter().all(is_free));
         assert!(!nodes.iter().any(has_run_undo), "{commands:?}");
     }
 }
 
 #[test]
-fn a_node_that_has_it_and_forbids_it_is_sent_the_script() {
+fn a_node_that_forbids_the_command_is_sent_the_script() {
     for denial in [Denial::Forbidden, Denial::RenamedAway] {
         let nodes = nodes(&["delifeq"], |store| store.deny("delifeq", Some(denial)));
         let client = client_of(&nodes);
@@ -79,12 +79,13 @@ fn a_node_that_has_it_and_forbids_it_is_sent_the_script() {
         eventually("all have granted", || nodes.iter().all(|node| !is_free(node)));
         forget_scripts(&nodes);
         assert!(lock.release().is_ok());
-        eventually("all have let go", || nodes.iter().all(is_free));
+        eventually("all nodes have released it", || nodes.iter().all(is_free));
         eventually("by the script", || nodes.iter().all(has_run_undo));
     }
 }
 
-/// Its token has got a mark meanwhile.
+/// The waiter has put a mark on the lock's token meanwhile, so the plain compare-and-delete would
+/// not match.
 #[test]
 fn the_release_of_a_plain_lock_calls_a_waiter_in_the_queue() {
     let nodes = nodes(&["delifeq"], |_| {});
@@ -94,14 +95,14 @@ fn the_release_of_a_plain_lock_calls_a_waiter_in_the_queue() {
     eventually("nothing is left", || nodes.iter().all(is_free));
 }
 
-/// Its client sleeps and reads no answers.
+/// The holder's client sleeps and reads no answers.
 #[test]
 fn a_waiter_in_the_queue_gets_a_lock_whose_guard_was_dropped() {
     let nodes = nodes(&["delifeq"], |_| {});
     whoever_waits_gets_it_when(&nodes, |held| drop(held));
 }
 
-/// A lock is let go of in this way while another client waits in the queue for it.
+/// Checks that a waiter in the queue gets the lock after it is released in this way.
 fn whoever_waits_gets_it_when(nodes: &[Node], let_go: impl FnOnce(LockGuard<'_>)) {
     let (one, two) = (client_of(nodes), client_of(nodes));
     let held = one.acquire(long(b"job")).unwrap();
@@ -116,7 +117,7 @@ fn whoever_waits_gets_it_when(nodes: &[Node], let_go: impl FnOnce(LockGuard<'_>)
     });
 }
 
-/// Debian's server has none, Valkey 9 and Redis 8.4 have one.
+/// Debian's server does not have the command; Valkey 9 and Redis 8.4 do.
 #[test]
 fn a_server_without_the_command_is_sent_the_script() {
     let servers = servers(3);
@@ -127,7 +128,7 @@ fn a_server_without_the_command_is_sent_the_script() {
         server.cmd("CONFIG RESETSTAT");
     }
     assert!(lock.release().is_ok());
-    eventually("all have let go", || held_on(&servers, "job") == 0);
+    eventually("all nodes have released it", || held_on(&servers, "job") == 0);
     for server in &servers {
         let knows = |command: &str| server.cmd(&format!("COMMAND INFO {command}")) != unknown();
         let native = u64::from(knows("delifeq") || knows("delex"));

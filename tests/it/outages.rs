@@ -42,21 +42,21 @@ fn a_killed_majority_refuses_and_a_restarted_one_grants() {
         assert_eq!(report.reason(), RefusalReason::NoQuorum, "{report}");
         assert!(report.node_votes()[..dead].iter().all(is_fail), "{report}");
         let refused = format!("node 1 {}: connection refused", servers[0].address());
-        eventually("the message says that nobody listens", || {
+        eventually("the message names the refused connection", || {
             refused_soon(&client, long(b"job")).to_string().contains(&refused)
         });
         assert_eq!(held_on(&servers[dead..], "job"), 0, "the refusal leaves no key");
 
         servers[..dead].iter_mut().for_each(Server::restart);
-        // No lock was held when they lost their memory.
+        // No lock was held when they lost their data.
         vouch_for(&servers, n);
         released_by_quorum(client.acquire(patiently(b"job")).unwrap().release(), n);
     }
 }
 
-/// Somebody listens there again, and says nothing.
+/// The new listener accepts connections and never replies.
 #[test]
-fn a_report_says_why_a_node_is_connected_to_again() {
+fn a_report_explains_why_a_node_is_being_reconnected() {
     let mut server = server();
     let client = client(std::slice::from_ref(&server));
     assert_eq!(client.warm_up(LIMIT).ready(), 1);
@@ -68,14 +68,15 @@ fn a_report_says_why_a_node_is_connected_to_again() {
     eventually("it is being connected to", || reported().ends_with(words));
 }
 
-/// With the default timeouts, which are long: no acquisition waits for one.
+/// With the default timeouts, which are long, no acquisition waits for one to elapse.
 #[test]
-fn a_minority_that_hangs_is_not_waited_for_by_many_who_want_one_lock() {
+fn many_waiters_for_one_lock_do_not_wait_for_a_hanging_minority() {
     for stopped in [0, 2] {
         let servers = servers(3);
         let begun = Barrier::new(4);
         let contend = || {
-            // Long, so that a machine which is stalled does not count as a node that hangs.
+            // The timeout is long, so that a machine that is stalled does not count as a node that
+            // hangs.
             let builder = default(servers.iter().map(Server::address));
             let client = client_of(builder.response_timeout(LIMIT / 2));
             let _ = client.warm_up(LIMIT);
@@ -194,7 +195,7 @@ fn rolling_restarts_never_stop_the_service() {
 }
 
 #[test]
-fn ttl_and_wait_decide_how_long_a_dead_set_of_nodes_is_asked() {
+fn ttl_and_wait_decide_how_long_dead_nodes_are_retried() {
     let mut servers = servers(1);
     let client = client(&servers);
     servers[0].kill();
@@ -207,7 +208,7 @@ fn ttl_and_wait_decide_how_long_a_dead_set_of_nodes_is_asked() {
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
-/// A refusal long before a timeout would cause one.
+/// Returns a refusal, and checks that it came long before any timeout.
 fn refused_soon(client: &Client, request: LockRequest<'_>) -> RefusalReport {
     let began = Instant::now();
     let report = refusal(client.acquire(request));
@@ -215,7 +216,7 @@ fn refused_soon(client: &Client, request: LockRequest<'_>) -> RefusalReport {
     report
 }
 
-/// Extends until it succeeds: nodes may just have come back.
+/// Extends until it succeeds, because nodes may just have come back.
 fn extended(mut lock: redbolt::LockGuard<'_>) -> redbolt::LockGuard<'_> {
     eventually("an extension", || lock.extend(Duration::from_secs(25)).is_ok());
     lock

@@ -1,4 +1,5 @@
-//! Owed releases and undos: they delete the key before its TTL does, whatever happens.
+//! Owed releases and undos delete the key before its TTL does, despite errors, restarts and lost
+//! connections.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use crate::support::{
     process_until, server, servers, warm_client,
 };
 
-/// A driver that holds `job` on one server, for 30 s without a release.
+/// Returns a driver that holds `job` on one server, for 30 s unless it is released.
 fn holding(server: &Server) -> (Driver, LockId) {
     let mut driver = driver_of(patient([server.address()]));
     let id = held_by(&mut driver, long(b"job"));
@@ -36,7 +37,7 @@ fn too_few_replicas_delay_a_release() {
     let server = server();
     let (mut driver, id) = holding(&server);
     server.cmd("CONFIG SET min-replicas-to-write 1");
-    assert_eq!(release(&mut driver, id), 0, "an error is no confirmation");
+    assert_eq!(release(&mut driver, id), 0, "an error does not confirm");
     assert!(exists(&server, "job"));
     assert!(driver.has_pending_releases());
     server.cmd("CONFIG SET min-replicas-to-write 0");
@@ -96,10 +97,10 @@ fn a_stop_delays_a_release() {
     gone(&mut driver, &server);
 }
 
-/// A request in a dead connection runs after the undo on the next one, unless that one first kills
-/// the old connection.
+/// A request in a dead connection runs after the undo on the next connection, unless that
+/// connection first kills the dead one.
 #[test]
-fn an_ask_from_a_dead_connection_leaves_no_key() {
+fn a_request_from_a_dead_connection_leaves_no_key() {
     for _ in 0..3 {
         let server = server();
         let proxy = Proxy::before(&server.address());
@@ -109,7 +110,7 @@ fn an_ask_from_a_dead_connection_leaves_no_key() {
             calls(&server, "eval") > 0 && !driver.has_pending_releases()
         });
         proxy.set(Mode::Pass);
-        // The server runs what it has read by now.
+        // By then the server has run what it has read.
         let until = Instant::now() + Duration::from_millis(200);
         process_until(&mut driver, "the ghost's time", |_| Instant::now() > until);
         assert!(calls(&server, "client|kill") > 0);
@@ -117,7 +118,7 @@ fn an_ask_from_a_dead_connection_leaves_no_key() {
     }
 }
 
-/// Without permission to kill connections, the undo is repeated at half of the TTL.
+/// Without permission to kill connections, the client sends the undo again at half of the TTL.
 #[test]
 fn a_ghost_without_a_kill_is_undone_at_half_of_the_ttl() {
     let server = server();
@@ -131,8 +132,8 @@ fn a_ghost_without_a_kill_is_undone_at_half_of_the_ttl() {
     assert!(calls(&server, "eval") + calls(&server, "evalsha") > 1);
 }
 
-/// A refused acquisition whose request is in a connection that the client has lost and the server
-/// has not.
+/// Makes an acquisition fail whose request is in a connection that the client has lost and the
+/// server has not.
 fn leave_ghost(proxy: &Proxy) -> Driver {
     let mut driver = driver_of(patient([proxy.address()]));
     let ready = |driver: &mut Driver| driver.node_report().ready() == 1;
@@ -186,7 +187,7 @@ fn a_late_grant_is_kept_and_released() {
 }
 
 #[test]
-fn a_grant_that_comes_behind_the_release_is_undone() {
+fn a_grant_that_arrives_after_the_release_is_undone() {
     let servers = servers(3);
     let mut driver = driver_of(patient(servers.iter().map(Server::address)));
     process_until(&mut driver, "all nodes are ready", |driver| driver.node_report().ready() == 3);
@@ -200,8 +201,8 @@ fn a_grant_that_comes_behind_the_release_is_undone() {
     assert_eq!(held_on(&servers, "job"), 0);
 }
 
-/// Holds locks whose requests the last server reads in loop iterations that do not end: one answer
-/// has arrived unread, and the server works on the next request, when the holder ends.
+/// Ends a holder while the last server is still working: one answer has arrived and was not read,
+/// and the server is executing the next request.
 fn end_before_an_answer<H>(
     mut holder: H,
     servers: &[Server],
@@ -216,7 +217,7 @@ fn end_before_an_answer<H>(
     hold(&mut holder, b"two");
     be_busy(&mut busy[0]);
     last.resume();
-    // The server reads the second request, is busy, and has not answered yet.
+    // Now the server has read the second request, is busy, and has not answered yet.
     std::thread::sleep(MOMENT);
     hold(&mut holder, b"three");
     be_busy(&mut busy[1]);
@@ -229,7 +230,8 @@ fn end_before_an_answer<H>(
     }
 }
 
-/// If the server took longer than this, it would read more at once, and the test would prove less.
+/// The time in which the server reads the second request. If it takes longer, it reads more at
+/// once, and the test proves less.
 const MOMENT: Duration = Duration::from_millis(100);
 
 /// Keeps a server busy for half a second. Requests that it read in the same loop iteration are
@@ -245,7 +247,7 @@ fn be_busy(connection: &mut Connection) {
 /// Closing a socket with unread answers sends a reset, and a server that cannot answer drops unread
 /// requests, such as the undo.
 #[test]
-fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_client() {
+fn a_client_dropped_with_unread_answers_still_undoes() {
     let servers = servers(3);
     let client = warm_client(builder(&servers));
     end_before_an_answer(client, &servers, |client, key| {
@@ -254,7 +256,7 @@ fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_client() {
 }
 
 #[test]
-fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_driver() {
+fn a_driver_dropped_with_unread_answers_still_undoes() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
     process_until(&mut driver, "all nodes are ready", |driver| driver.node_report().ready() == 3);

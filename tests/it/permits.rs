@@ -1,4 +1,5 @@
-//! Permits of a semaphore, on real servers: how many hold one, what each leaves behind, and what is not touched.
+//! Permits of a semaphore, on real servers: how many clients hold one, what each leaves behind, and
+//! which data is left alone.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::support::{
 
 const ENDS: &str = "redbolt:until:job";
 
-/// As many digits as a token has.
+/// Returns a token of the length that real tokens have.
 fn token(name: char) -> String {
     std::iter::repeat_n(name, 34).collect()
 }
@@ -29,13 +30,13 @@ fn eval(server: &Server, script: &str, keys: &[&str], args: &[&str]) -> Reply {
     server.connect().run(&words)
 }
 
-/// Asks for one of three, from the first on.
+/// Asks for one of three permits, beginning with slot 0.
 fn ask(server: &Server, token: &str, ttl: &str) -> Reply {
     eval(server, ACQUIRE_PERMIT.text, &["job", ENDS], &[token, ttl, "5", "3", "0", "1"])
 }
 
 #[test]
-fn workers_of_many_processes_are_never_more_than_there_are_permits() {
+fn at_most_as_many_workers_run_as_there_are_permits() {
     const PERMITS: u16 = 3;
     let servers = servers(3);
     let at_work: [AtomicBool; PERMITS as usize] = Default::default();
@@ -49,7 +50,10 @@ fn workers_of_many_processes_are_never_more_than_there_are_permits() {
                     let permit = client.acquire(patiently(b"job").permits(PERMITS)).unwrap();
                     assert_eq!(permit.mode(), LockMode::Permit { of: PERMITS });
                     let place = &at_work[usize::from(permit.slot().unwrap())];
-                    assert!(!place.swap(true, Ordering::SeqCst), "each has a number of its own");
+                    assert!(
+                        !place.swap(true, Ordering::SeqCst),
+                        "no two holders have the same number"
+                    );
                     let count = at_work.iter().filter(|place| place.load(Ordering::SeqCst)).count();
                     most.fetch_max(count, Ordering::SeqCst);
                     std::thread::sleep(Duration::from_millis(1));
@@ -61,16 +65,16 @@ fn workers_of_many_processes_are_never_more_than_there_are_permits() {
         }
     });
     assert_eq!(done.into_inner(), 8 * 12);
-    assert!(most.into_inner() > 1, "they work beside each other");
+    assert!(most.into_inner() > 1, "no two workers overlapped");
     eventually("nothing is left", || held_on(&servers, "job") == 0);
-    eventually("nor beside it", || held_on(&servers, ENDS) == 0);
+    eventually("the second key is deleted too", || held_on(&servers, ENDS) == 0);
 }
 
 #[test]
-fn whose_time_is_over_is_neither_extended_nor_counted() {
+fn an_expired_holder_is_neither_extended_nor_counted() {
     let server = Server::start();
     assert_eq!(ask(&server, &token('a'), "1"), Reply::Status("OK 0 0 7".into()));
-    // Longer than its TTL.
+    // This is longer than its TTL.
     std::thread::sleep(Duration::from_millis(5));
     assert_eq!(ask(&server, &token('b'), "60000"), Reply::Status("OK 0 0 7".into()));
     let extend = |name, slot| {
@@ -84,14 +88,15 @@ fn whose_time_is_over_is_neither_extended_nor_counted() {
     assert_eq!(server.cmd(&format!("ZCARD {ENDS}")), Reply::Int(2));
     let undo = |name| eval(&server, UNDO_PERMIT.text, &["job", ENDS], &[&token(name)]);
     assert_eq!(undo('b'), Reply::Int(1));
-    assert!(pttl(&server, "job") <= 50_000, "no longer than who is left");
+    assert!(pttl(&server, "job") <= 50_000, "no longer than the remaining holder");
     assert_eq!((undo('b'), undo('c')), (Reply::Int(0), Reply::Int(1)));
     assert!(!exists(&server, "job") && !exists(&server, ENDS));
 }
 
-/// Exclusive holders, data of others, and hashes that redbolt has not made.
+/// The other data are exclusive locks, data of other programs, and hashes that redbolt did not
+/// write.
 #[test]
-fn data_that_is_no_semaphore_denies_and_stays_as_it_is() {
+fn data_that_is_not_a_semaphore_denies_and_is_unchanged() {
     let server = Server::start();
     for (other, left) in [
         ("SET job x PX 60000", 50_000..=60_000),
@@ -124,9 +129,9 @@ fn data_that_is_no_semaphore_denies_and_stays_as_it_is() {
     assert_eq!(server.cmd("HLEN job"), Reply::Int(1));
 }
 
-/// Of the two keys somebody has deleted one.
+/// One of the semaphore's two keys was deleted.
 #[test]
-fn what_is_left_of_a_semaphore_that_was_deleted_by_half_is_of_nobody() {
+fn the_rest_of_a_half_deleted_semaphore_belongs_to_no_holder() {
     let server = Server::start();
     for half in ["job", ENDS] {
         assert_eq!(ask(&server, &token('a'), "60000"), Reply::Status("OK 0 0 7".into()));
@@ -138,7 +143,8 @@ fn what_is_left_of_a_semaphore_that_was_deleted_by_half_is_of_nobody() {
     }
 }
 
-/// An address that leads to another server of the set for a moment, and back: what one server says counts once.
+/// An address may lead to another server of the set for a moment, and back. A server's vote counts
+/// once.
 #[test]
 fn a_server_that_is_asked_twice_gives_one_permit() {
     let server = Server::start();
@@ -189,7 +195,7 @@ fn a_permit_is_extended_until_it_is_released_and_lost_if_it_is_broken() {
 }
 
 #[test]
-fn who_came_first_has_its_permit_first() {
+fn permits_are_granted_in_the_order_of_arrival() {
     let servers = servers(3);
     let holder = client(&servers);
     let two = || [(); 2].map(|()| holder.acquire(long(b"job").permits(2)).unwrap());
@@ -206,7 +212,7 @@ fn who_came_first_has_its_permit_first() {
     let mut release = Some(second);
     waiters.process_until("all are granted", |waiters| {
         let granted = waiters.granted();
-        assert!(granted.len() <= 1, "one has become free");
+        assert!(granted.len() <= 1, "only one permit is free");
         for at in granted {
             order.push(at);
             match release.take() {
@@ -220,12 +226,13 @@ fn who_came_first_has_its_permit_first() {
     waiters.release(4);
     waiters.process_until("all is released", |_| held_on(&servers, "job") == 0);
     nothing_is_left(&servers);
-    eventually("nor beside it", || held_on(&servers, ENDS) == 0);
+    eventually("the second key is deleted too", || held_on(&servers, ENDS) == 0);
 }
 
-/// A newcomer gets no slot of what others wait for. Whoever has one elsewhere has to get the same here.
+/// A newcomer gets no slot that others wait for, but a holder of a slot on other nodes gets the
+/// same slot here.
 #[test]
-fn beside_those_who_wait_a_permit_is_moved_and_none_is_given_to_a_newcomer() {
+fn while_others_wait_a_holder_s_permit_can_move_but_a_newcomer_gets_none() {
     let server = &servers(1)[0];
     let ask = |token: &str, first: &str, step: &str| {
         let [key, ttl] = [&b"job"[..], b"30000"];
@@ -240,9 +247,9 @@ fn beside_those_who_wait_a_permit_is_moved_and_none_is_given_to_a_newcomer() {
     assert_eq!(ask(&newcomer, "1", "0"), Reply::Status("OK 1".into()));
 }
 
-/// The first in the queue does not ask when its turn has come, nor ever again.
+/// The first waiter in the queue dies, and does not ask when its turn comes.
 #[test]
-fn who_stands_first_and_is_dead_costs_those_behind_it_no_more_than_its_grace() {
+fn a_dead_first_waiter_for_a_permit_delays_the_others_by_its_grace_only() {
     let servers = servers(3);
     let holder = client(&servers);
     let guards = [(); 2].map(|()| holder.acquire(long(b"job").permits(2)).unwrap());
@@ -264,9 +271,10 @@ fn who_stands_first_and_is_dead_costs_those_behind_it_no_more_than_its_grace() {
     waiters.process_until("all is released", |_| held_on(&servers, ENDS) == 0);
 }
 
-/// Permits come in together, as many as there are, but not before whoever wants the resource alone and came first.
+/// All available permits are granted together, but not before an earlier waiter that wants the
+/// resource exclusively.
 #[test]
-fn whoever_wants_the_resource_alone_is_not_passed_by_permits() {
+fn permits_do_not_overtake_an_exclusive_waiter() {
     let servers = servers(3);
     let holder = client(&servers);
     let guard = holder.acquire(long(b"job").permits(3)).unwrap();
@@ -291,7 +299,7 @@ fn whoever_wants_the_resource_alone_is_not_passed_by_permits() {
 }
 
 #[test]
-fn an_owner_enters_the_same_permit_again_and_no_other_mode() {
+fn an_owner_reenters_its_permit_and_no_other_mode() {
     let servers = servers(3);
     let config = builder(&servers).build().unwrap();
     let engine = Engine::new(config).unwrap();

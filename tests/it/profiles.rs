@@ -1,4 +1,5 @@
-//! Locks in the formats of other libraries, on real servers: what their members find, and what stands in whose way.
+//! Locks in the formats of other libraries, on real servers: the data that clients of those
+//! libraries find, and which holders exclude each other.
 
 use std::time::Duration;
 
@@ -35,14 +36,14 @@ fn bulk(text: &str) -> Reply {
     Reply::Bulk(text.into())
 }
 
-/// A member that waits: it listens to a channel.
+/// Returns a connection that has subscribed to a channel, like a waiter of the other library.
 fn listener(server: &Server, channel: &str) -> Connection {
     let mut listener = server.connect();
     assert!(matches!(listener.cmd(&format!("SUBSCRIBE {channel}")), Reply::Array(_)));
     listener
 }
 
-/// Takes it when it becomes free.
+/// Acquires the lock when it becomes free, and releases it.
 fn waits_for(client: Client) {
     released(client.acquire(redisson(b"job")).unwrap());
 }
@@ -88,7 +89,10 @@ fn a_redisson_holder_is_waited_for_and_its_release_is_received() {
     server.cmd("HSET job 1f0c:42 2");
     server.cmd("PEXPIRE job 600000");
     assert!(refusal(client.acquire(long(b"job").format(Profile::REDISSON))).is_contended());
-    assert!(refusal(client.acquire(long(b"job"))).is_contended(), "nor is it free for others");
+    assert!(
+        refusal(client.acquire(long(b"job"))).is_contended(),
+        "it is not free in other formats either"
+    );
     std::thread::scope(|scope| {
         let waits = scope.spawn(move || waits_for(client));
         eventually("it tracks the key", || calls(&server, "client|tracking") > 0);
@@ -100,7 +104,7 @@ fn a_redisson_holder_is_waited_for_and_its_release_is_received() {
 }
 
 #[test]
-fn who_holds_it_in_another_format_is_shown() {
+fn an_inspection_shows_a_holder_in_another_format() {
     let servers = servers(3);
     let client = client(&servers);
     let uuid = "1f0c2d3e-0011-2233-4455-66778899aabb";
@@ -146,7 +150,7 @@ fn who_holds_it_in_another_format_is_shown() {
     }
 }
 
-/// Its waiters are told, as by the operator of Redisson.
+/// Waiters are notified, as when Redisson itself force-unlocks.
 #[test]
 fn a_redisson_waiter_is_notified_of_a_forced_unlock() {
     let server = server();
@@ -159,7 +163,7 @@ fn a_redisson_waiter_is_notified_of_a_forced_unlock() {
     drop(lock);
 }
 
-/// Where the key of the registry ends is not to be seen, so that each colon may be its end.
+/// The end of the registry's key cannot be seen in a lock's name, so any colon may be it.
 #[test]
 fn the_release_of_a_spring_lock_is_published_to_its_registry() {
     for (name, channel) in [
@@ -179,7 +183,7 @@ fn the_release_of_a_spring_lock_is_published_to_its_registry() {
             let reported = [bulk("message"), bulk(channel), bulk(name)];
             assert_eq!(listener.reply(), Reply::Array(reported.into()));
         }
-        // By an operator too.
+        // A force-unlock publishes as well.
         let lock = client.acquire(spring()).unwrap();
         eventually("all nodes grant it", || held_on(&servers, name) == 3);
         assert!(client.force_unlock(name.as_bytes(), UnlockScope::Locks).unwrap().is_confirmed());
@@ -190,9 +194,9 @@ fn the_release_of_a_spring_lock_is_published_to_its_registry() {
     }
 }
 
-/// As its members do, who have one value for all locks of a process.
+/// Spring's clients use one value for all locks of a process, so the undo must check it.
 #[test]
-fn a_spring_lock_is_undone_and_published_by_its_holder_alone() {
+fn only_the_holder_of_a_spring_lock_undoes_and_publishes_it() {
     let server = Server::start();
     let mut listener = listener(&server, "shop-channel:shop:job");
     server.cmd("SET shop:job mine PX 60000");
@@ -209,7 +213,7 @@ fn a_spring_lock_is_undone_and_published_by_its_holder_alone() {
         "once"
     );
     server.cmd("HSET shop:job mine 1");
-    assert_eq!(undo("mine"), Reply::Int(0), "data of another type is nobody's");
+    assert_eq!(undo("mine"), Reply::Int(0), "data of another type is left alone");
     assert!(exists(&server, "shop:job"));
 }
 
@@ -217,9 +221,9 @@ fn python(name: &str) -> LockRequest<'_> {
     patiently(name.as_bytes()).format(Profile::PYTHON_REDIS_LOCK)
 }
 
-/// Its members sleep on a list, and one of them is to look.
+/// Clients of python-redis-lock block on a list, and each entry wakes one of them.
 #[test]
-fn the_release_of_a_lock_of_python_redis_lock_s_is_one_entry_of_its_list() {
+fn the_release_of_a_python_redis_lock_adds_one_entry_to_its_list() {
     let servers = servers(3);
     let client = client(&servers);
     client.warm_up(Duration::from_secs(15));
@@ -228,7 +232,7 @@ fn the_release_of_a_lock_of_python_redis_lock_s_is_one_entry_of_its_list() {
         let lock = client.acquire(python("lock:job")).unwrap();
         eventually("all nodes grant it", || held_on(&servers, "lock:job") == 3);
         for (server, sleeper) in servers.iter().zip(&mut sleepers) {
-            assert!(!exists(server, "lock-signal:job"), "it wakes nobody yet");
+            assert!(!exists(server, "lock-signal:job"), "the list is empty before the release");
             sleeper.send(b"BLPOP lock-signal:job 60\r\n");
             eventually("it sleeps", || blocked(server) == 1);
         }
@@ -248,7 +252,8 @@ fn the_release_of_a_lock_of_python_redis_lock_s_is_one_entry_of_its_list() {
         for server in &servers {
             assert_eq!(server.cmd("KEYS *"), Reply::Array(vec![bulk("redbolt:guard")]));
         }
-        // Where nobody sleeps, whoever comes within a second looks once more, and nothing stays.
+        // If no client is blocked, the entry wakes one that comes within a second, and then
+        // expires.
         released(client.acquire(python("lock:job")).unwrap());
         for server in &servers {
             let left = pttl(server, "lock-signal:job");
@@ -258,7 +263,7 @@ fn the_release_of_a_lock_of_python_redis_lock_s_is_one_entry_of_its_list() {
     }
 }
 
-/// How many clients sleep until there is something in a list.
+/// Returns the number of clients that are blocked on a list.
 fn blocked(server: &Server) -> usize {
     let Reply::Bulk(info) = server.cmd("INFO clients") else { panic!("no INFO") };
     let info = String::from_utf8(info).unwrap();
@@ -267,22 +272,22 @@ fn blocked(server: &Server) -> usize {
 }
 
 #[test]
-fn a_python_redis_lock_is_undone_and_published_by_its_holder_alone() {
+fn only_the_holder_of_a_python_redis_lock_undoes_and_publishes_it() {
     let server = Server::start();
     let keys = ["lock:job", "lock-signal:job"];
     let ask = |token: &str| eval(&server, ACQUIRE_PYTHON.text, &keys, &[token, "60000"]);
     let undo = |token: &str| eval(&server, UNDO_PYTHON.text, &keys, &[token]);
     let reported = || server.cmd("LLEN lock-signal:job");
-    // From a release before: it says nothing any more.
+    // These entries are from an earlier release, and no longer mean anything.
     server.cmd("RPUSH lock-signal:job 1 1");
     assert_eq!((ask("mine"), reported()), (Reply::Status("OK".into()), Reply::Int(0)));
-    assert!(matches!(ask("mine"), Reply::Int(1..)), "an ask is no re-entry");
+    assert!(matches!(ask("mine"), Reply::Int(1..)), "a second request does not re-enter");
     assert_eq!((undo("other"), reported()), (Reply::Int(0), Reply::Int(0)));
     server.cmd("RPUSH lock-signal:job 1 1");
     assert_eq!((undo("mine"), reported()), (Reply::Int(1), Reply::Int(1)), "one entry");
     server.cmd("DEL lock-signal:job");
     assert_eq!((undo("mine"), reported()), (Reply::Int(0), Reply::Int(0)), "once");
-    // What is rehearsed wakes nobody who sleeps already.
+    // The script's trial write of an entry must not wake a blocked client.
     let mut sleeper = server.connect();
     sleeper.send(b"BLPOP lock-signal:job 60\r\n");
     eventually("it sleeps", || blocked(&server) == 1);
@@ -292,12 +297,12 @@ fn a_python_redis_lock_is_undone_and_published_by_its_holder_alone() {
     assert_eq!(sleeper.reply(), Reply::Array(["lock-signal:job", "1"].map(bulk).into()));
     server.cmd("HSET lock:job mine 1");
     assert_eq!((ask("mine"), undo("mine")), (Reply::Int(-1), Reply::Int(0)));
-    assert!(exists(&server, "lock:job"), "data of another type is nobody's");
+    assert!(exists(&server, "lock:job"), "data of another type is left alone");
 }
 
-/// Data that is no list is no signal, and an operator who breaks a lock leaves it.
+/// A signal key that is not a list is other data, which a force-unlock leaves alone.
 #[test]
-fn whoever_breaks_a_lock_of_that_name_touches_no_other_data() {
+fn a_force_unlock_leaves_a_signal_key_that_is_not_a_list() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     server.cmd("SET lock-signal:job data");
@@ -308,7 +313,7 @@ fn whoever_breaks_a_lock_of_that_name_touches_no_other_data() {
     drop(lock);
 }
 
-/// A lock of another client may have the name of the list.
+/// Another client may hold a lock with the name of the list.
 #[test]
 fn python_redis_lock_leaves_a_key_that_is_not_a_list() {
     let server = server();
@@ -327,7 +332,7 @@ fn python_redis_lock_leaves_a_key_that_is_not_a_list() {
 
 /// No lock can have the name of a key that a format keeps with its locks.
 #[test]
-fn a_key_beside_a_lock_is_not_a_lock() {
+fn a_key_that_a_format_keeps_with_a_lock_cannot_be_locked() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     for name in [
@@ -356,7 +361,7 @@ fn a_key_beside_a_lock_is_not_a_lock() {
     }
 }
 
-/// A node that refuses the list would keep its members asleep.
+/// A node that refuses the list would leave clients of that library blocked.
 #[test]
 fn a_node_that_cannot_publish_grants_no_python_redis_lock() {
     let server = server();
@@ -426,7 +431,7 @@ fn each_redisson_reader_has_a_key_and_the_last_to_leave_publishes() {
 }
 
 #[test]
-fn a_reader_that_leaves_lets_redisson_s_own_readers_stay_for_their_time() {
+fn a_reader_that_leaves_keeps_redisson_s_readers_until_they_expire() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     server.cmd("HSET job mode read peer:1 2");
@@ -443,21 +448,21 @@ fn a_reader_that_leaves_lets_redisson_s_own_readers_stay_for_their_time() {
     assert!((10_001..=20_000).contains(&left), "{left}");
     let fields = ["mode", "read", "peer:1", "2"].map(bulk);
     assert_eq!(server.cmd("HGETALL job"), Reply::Array(fields.into()));
-    // Nobody whose time is not over.
+    // All other readers have expired.
     let lock = client.acquire(ask().shared()).unwrap();
     server.cmd("DEL {job}:peer:1:rwlock_timeout:1 {job}:peer:1:rwlock_timeout:2");
     released(lock);
     assert!(!exists(&server, "job"));
-    // It has entered very often, and of its entries the last one is left.
+    // This reader has entered often, and only its last entry is left.
     server.cmd("HSET job mode read peer:1 100");
     server.cmd("SET {job}:peer:1:rwlock_timeout:100 1 PX 20000");
     released(client.acquire(ask().shared()).unwrap());
     assert!((10_001..=20_000).contains(&pttl(&server, "job")), "{}", pttl(&server, "job"));
 }
 
-/// Which Redisson tells nobody.
+/// Redisson does not publish this change.
 #[test]
-fn a_reader_that_waits_sees_that_redisson_s_writer_has_become_a_reader() {
+fn a_waiting_reader_sees_that_redisson_s_writer_became_a_reader() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     server.cmd("HSET job mode write peer:1:write 1 peer:1 1");
@@ -470,11 +475,11 @@ fn a_reader_that_waits_sees_that_redisson_s_writer_has_become_a_reader() {
         server.cmd("HDEL job peer:1:write");
         waits.join().unwrap();
     });
-    assert_eq!(server.cmd("HLEN job"), Reply::Int(2), "the other one reads on");
+    assert_eq!(server.cmd("HLEN job"), Reply::Int(2), "the other reader stays");
 }
 
 #[test]
-fn a_reader_whose_own_key_is_over_is_none_any_longer() {
+fn a_reader_whose_own_key_has_expired_no_longer_reads() {
     let server = Server::start();
     let token = "a".repeat(34);
     let twin = [&token[..32], "01"].concat();
@@ -492,7 +497,7 @@ fn a_reader_whose_own_key_is_over_is_none_any_longer() {
     assert!(pttl(&server, &hold) > 60_000 && pttl(&server, "job") > 60_000);
     server.cmd(&format!("DEL {hold}"));
     assert_eq!((extend(), undo(), undo()), (Reply::Int(0), Reply::Int(1), Reply::Int(0)));
-    // A writer, and data of another kind.
+    // A writer, and data of another kind, are handled alike.
     let write = || eval(&server, ACQUIRE_REDISSON_WRITE.text, &["job"], &[&token, "60000"]);
     assert_eq!((write(), extend()), (Reply::Status("OK".into()), Reply::Int(1)));
     assert!(matches!(write(), Reply::Int(1..)) && matches!(read(&twin), Reply::Int(1..)));
@@ -506,9 +511,9 @@ fn a_reader_whose_own_key_is_over_is_none_any_longer() {
     }
 }
 
-/// Redbolt's own readers can.
+/// Only redbolt's own format supports a change of mode.
 #[test]
-fn who_reads_or_writes_as_others_do_cannot_change_its_mode() {
+fn a_lock_in_another_format_cannot_change_its_mode() {
     let servers = servers(1);
     let engine = engine(&servers);
     for profile in [Profile::REDISSON_RW, Profile::SYMFONY] {
@@ -528,7 +533,7 @@ fn who_reads_or_writes_as_others_do_cannot_change_its_mode() {
 }
 
 #[test]
-fn a_reader_of_another_format_goes_on_in_another_process() {
+fn a_reader_in_another_format_moves_to_another_process() {
     let servers = servers(3);
     for profile in [Profile::REDISSON_RW, Profile::SYMFONY] {
         let ask = patiently(b"job").format(profile).shared();
@@ -547,10 +552,10 @@ fn symfony(resource: &[u8]) -> LockRequest<'_> {
     patiently(resource).format(Profile::SYMFONY)
 }
 
-/// As members name themselves: 32 bytes in base64.
+/// A token in the form that Symfony uses: 32 bytes in base64.
 const OF_SYMFONY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
-/// Milliseconds since 1970 on the node's clock.
+/// Returns the time on the node's clock in ms since 1970.
 fn clock_ms(server: &Server) -> u64 {
     let Reply::Array(time) = server.cmd("TIME") else { panic!("no time") };
     let [seconds, micros] = [0, 1].map(|at| match &time[at] {
@@ -560,7 +565,8 @@ fn clock_ms(server: &Server) -> u64 {
     seconds * 1_000 + micros / 1_000
 }
 
-/// Puts members into the set, each with the time in ms that is left to it, and lets the key live for as long as the last.
+/// Writes members with their remaining times in ms into the set, and lets the key live as long as
+/// the last of them.
 fn set_of_symfony(server: &Server, members: &[(&str, i64)]) {
     let now = clock_ms(server).cast_signed();
     for (name, left) in members {
@@ -571,7 +577,7 @@ fn set_of_symfony(server: &Server, members: &[(&str, i64)]) {
 }
 
 #[test]
-fn a_lock_of_symfony_s_is_a_set_of_holders_and_is_marked_if_one_has_it_alone() {
+fn a_symfony_lock_is_a_set_of_holders_with_a_mark_if_exclusive() {
     let servers = servers(3);
     let (one, other) = (client(&servers), client(&servers));
     for client in [&one, &other] {
@@ -606,7 +612,7 @@ fn a_lock_of_symfony_s_is_a_set_of_holders_and_is_marked_if_one_has_it_alone() {
     }
     assert!(refusal(other.acquire(asks())).is_contended());
     released(first);
-    assert!(refusal(one.acquire(asks())).is_contended(), "one reads on");
+    assert!(refusal(one.acquire(asks())).is_contended(), "one reader is left");
     released(second);
     for server in &servers {
         eventually("nothing is left", || {
@@ -616,19 +622,19 @@ fn a_lock_of_symfony_s_is_a_set_of_holders_and_is_marked_if_one_has_it_alone() {
 }
 
 #[test]
-fn whoever_holds_it_as_symfony_does_is_waited_for_and_only_while_its_time_lasts() {
+fn a_symfony_holder_denies_until_it_expires() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     let asks = || long(b"job").format(Profile::SYMFONY);
-    // A reader, and one whose time is over.
+    // One reader is valid, the other has expired.
     set_of_symfony(&server, &[(OF_SYMFONY, 20_000), (&OF_SYMFONY.replace('M', "N"), -5)]);
     assert!(refusal(client.acquire(asks())).is_contended());
     let lock = client.acquire(LockRequest::new("job").format(Profile::SYMFONY).shared()).unwrap();
-    assert_eq!(server.cmd("ZCARD job"), Reply::Int(2), "the one that is over has gone");
+    assert_eq!(server.cmd("ZCARD job"), Reply::Int(2), "the expired reader was removed");
     released(lock);
     assert_eq!(server.cmd("ZCARD job"), Reply::Int(1));
     assert!((1..=20_000).contains(&pttl(&server, "job")), "as long as the last of them");
-    // One that has it alone comes to share it, which nobody tells.
+    // An exclusive holder changes to shared mode, which Symfony does not publish.
     server.cmd("DEL job");
     set_of_symfony(&server, &[(OF_SYMFONY, 600_000), ("__write__", 600_000)]);
     assert!(refusal(client.acquire(asks())).is_contended());
@@ -646,7 +652,7 @@ fn whoever_holds_it_as_symfony_does_is_waited_for_and_only_while_its_time_lasts(
             waits.join().unwrap();
         });
     }
-    // Whose time is over, alone or not, holds nothing.
+    // An expired holder holds nothing, in either mode.
     for over in [&[(OF_SYMFONY, -5)][..], &[(OF_SYMFONY, -5), ("__write__", -5)]] {
         for ask in [symfony(b"job"), symfony(b"job").shared()] {
             set_of_symfony(&server, over);
@@ -677,11 +683,11 @@ fn a_set_that_symfony_cannot_have_made_denies_and_stays() {
     }
     server.cmd("DEL job");
     server.cmd(&format!("ZADD job 5 {OF_SYMFONY}"));
-    assert!(refusal(client.acquire(asks())).is_contended(), "without a TTL it is no member's");
+    assert!(refusal(client.acquire(asks())).is_contended(), "Symfony always sets a TTL");
 }
 
 #[test]
-fn nobody_else_can_undo_or_extend_a_lock_of_symfony_s() {
+fn only_its_holder_can_undo_or_extend_a_symfony_lock() {
     let server = Server::start();
     let name = |node: &str| format!("s:{}{node}:web", "a".repeat(32));
     let (mine, other) = (name("00"), name("01"));
@@ -691,14 +697,14 @@ fn nobody_else_can_undo_or_extend_a_lock_of_symfony_s() {
     let undo = |token: &str| run(UNDO_SYMFONY_WRITE.text, &[token]);
     let extend = |token: &str| run(EXTEND_SYMFONY_WRITE.text, &[token, "90000"]);
     assert_eq!(alone(&mine), Reply::Status("OK".into()));
-    assert!(matches!(alone(&mine), Reply::Int(1..)), "an ask is no re-entry");
+    assert!(matches!(alone(&mine), Reply::Int(1..)), "a second request does not re-enter");
     assert_eq!((undo(&other), extend(&other)), (Reply::Int(0), Reply::Int(0)));
     assert_eq!(run(UNDO_SHARED.text, &[&other]), Reply::Int(0), "of a reader that was denied");
     assert_eq!(server.cmd("ZCARD job"), Reply::Int(2), "it is marked as before");
     assert_eq!(extend(&mine), Reply::Int(1));
     assert!(pttl(&server, "job") > 60_000);
     server.cmd("ZREM job __write__");
-    assert_eq!(extend(&mine), Reply::Int(0), "others may have come");
+    assert_eq!(extend(&mine), Reply::Int(0), "other readers may have come");
     assert_eq!((undo(&mine), undo(&mine)), (Reply::Int(1), Reply::Int(0)));
     assert!(!exists(&server, "job"));
     assert_eq!(reads(&mine), Reply::Status("OK".into()));
@@ -716,7 +722,7 @@ fn nobody_else_can_undo_or_extend_a_lock_of_symfony_s() {
     }
 }
 
-/// Each has a set of its own kind, and would not see who writes in the other's.
+/// The formats keep their readers in different kinds of data, and do not see each other's writers.
 #[test]
 fn readers_in_one_format_deny_those_in_the_others() {
     let servers = servers(3);
@@ -727,14 +733,14 @@ fn readers_in_one_format_deny_those_in_the_others() {
         let asked = other.acquire(long(b"job").format(wants).shared());
         match holds == wants {
             true => released(asked.unwrap()),
-            false => assert!(refusal(asked).is_contended(), "{wants} beside {holds}"),
+            false => assert!(refusal(asked).is_contended(), "{wants} while held as {holds}"),
         }
         released(lock);
         eventually("it is free", || held_on(&servers, "job") == 0);
     }
 }
 
-/// The value in front of the point, and the digits behind it.
+/// Returns the time before the point, and the digits after it.
 fn time_of(server: &Server) -> (u64, String) {
     let Reply::Bulk(value) = server.cmd("GET job") else { panic!("no string") };
     let value = String::from_utf8(value).unwrap();
@@ -742,7 +748,7 @@ fn time_of(server: &Server) -> (u64, String) {
     (time.parse().unwrap(), digits.to_owned())
 }
 
-/// The second on the node's clock.
+/// Returns the second on the node's clock.
 fn second(server: &Server) -> u64 {
     let Reply::Array(time) = server.cmd("TIME") else { panic!("no time") };
     let Reply::Bulk(seconds) = &time[0] else { panic!("no seconds") };
@@ -751,9 +757,9 @@ fn second(server: &Server) -> u64 {
 
 const TIMED: [Profile; 2] = [Profile::REDIS_OBJECTS, Profile::SETNX];
 
-/// Its members read it as a number, and go by that.
+/// Clients of these formats compare the value, a number, with their clock.
 #[test]
-fn the_value_of_a_timed_lock_is_a_later_time_than_its_end() {
+fn the_value_of_a_timed_lock_is_later_than_its_end() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     for profile in TIMED {
@@ -774,7 +780,7 @@ fn the_value_of_a_timed_lock_is_a_later_time_than_its_end() {
 }
 
 #[test]
-fn only_what_is_over_of_a_timed_lock_is_taken_over() {
+fn only_an_expired_timed_lock_is_taken_over() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     let second_of_next_century = "4100000000";
@@ -785,32 +791,33 @@ fn only_what_is_over_of_a_timed_lock_is_taken_over() {
             assert!(refusal(client.acquire(ask())).is_contended(), "{held}");
             assert_eq!(server.cmd("GET job"), bulk(held));
         }
-        // As newer versions of redis-objects have it.
+        // Newer versions of redis-objects write such a value.
         server.run(&[b"SET", b"job", b"", b"PX", b"600000"]);
         assert!(refusal(client.acquire(ask())).is_contended());
-        // What has a TTL ends by itself.
+        // A value with a TTL expires by itself, so its time is not used.
         server.cmd("SET job 1100000000 PX 600000");
         assert!(refusal(client.acquire(ask())).is_contended());
         for over in ["1100000000", "1100000000.75"] {
             server.cmd(&format!("SET job {over}"));
             let lock = client.acquire(ask()).unwrap();
-            assert!(pttl(&server, "job") > 0, "ours ends by itself");
+            assert!(pttl(&server, "job") > 0, "our key has a TTL");
             released(lock);
             assert!(!exists(&server, "job"));
         }
     }
 }
 
-/// No node reports that a time is over.
+/// Nodes send no notification when such a time passes.
 #[test]
-fn a_waiter_goes_by_the_time_in_a_value_without_a_ttl() {
+fn a_waiter_uses_the_time_in_a_value_without_a_ttl() {
     let servers = servers(3);
     let client = client(&servers);
     for profile in TIMED {
         for server in &servers {
             server.cmd(&format!("SET job {}", second(server) + 2));
         }
-        // The time of one node may be over later than those of a quorum, and is there for the next lock to take over.
+        // The time may pass on one node later than on a quorum. That key is left until a later lock
+        // takes it over.
         eventually("nothing is left", || {
             released(client.acquire(patiently(b"job").format(profile)).unwrap());
             held_on(&servers, "job") == 0
@@ -818,9 +825,9 @@ fn a_waiter_goes_by_the_time_in_a_value_without_a_ttl() {
     }
 }
 
-/// By a member that came second, whose recipe has it write all the same.
+/// In these recipes, a client that comes second overwrites the value of the holder.
 #[test]
-fn a_timed_lock_that_was_overwritten_is_lost_and_what_is_there_stays() {
+fn an_overwritten_timed_lock_is_lost_and_the_new_value_stays() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     for profile in TIMED {
@@ -834,9 +841,10 @@ fn a_timed_lock_that_was_overwritten_is_lost_and_what_is_there_stays() {
     }
 }
 
-/// As the recipe of SETNX has its members do inside their own lease.
+/// Clients of the SETNX recipe delete the key within their own lease, but a losing client leaves
+/// its value there.
 #[test]
-fn a_timed_lock_that_a_losing_member_overwrote_is_free_after_its_release() {
+fn a_timed_lock_overwritten_by_a_losing_client_is_free_after_its_release() {
     let servers = servers(3);
     let client = client(&servers);
     for (profile, theirs) in TIMED.into_iter().flat_map(|it| [(it, ""), (it, ".25")]) {
@@ -847,22 +855,22 @@ fn a_timed_lock_that_a_losing_member_overwrote_is_free_after_its_release() {
         }
         released(lock);
         eventually("it is free", || held_on(&servers, "job") == 0);
-        eventually("its lease is over", || held_on(&servers, LEASED[1]) == 0);
+        eventually("its lease has expired", || held_on(&servers, LEASED[1]) == 0);
     }
 }
 
-/// The undo comes late, or twice, or what is there is no member's time.
+/// The undo comes late, or twice, or finds a value that no client of the recipe wrote.
 #[test]
-fn an_undo_of_a_timed_lock_deletes_a_member_s_time_inside_its_own_lease_alone() {
+fn an_undo_of_a_timed_lock_deletes_another_client_s_time_only_within_its_own_lease() {
     let server = Server::start();
     let (mine, other) = ("a".repeat(34), "b".repeat(34));
     let ask = |token: &str, ttl| eval(&server, ACQUIRE_TIMED.text, &LEASED, &[token, ttl]);
     let undo = |token: &str| eval(&server, UNDO_TIMED.text, &LEASED, &[token]);
     let (granted, theirs) = (Reply::Status("OK".into()), (second(&server) + 600).to_string());
     let overwrite = |value: &str| server.run(&[b"SET", b"job", value.as_bytes()]);
-    // After the end of the lease, another member has the lock.
+    // After the end of the lease, another client has the lock.
     assert_eq!(ask(&mine, "20"), granted);
-    eventually("its lease is over", || !exists(&server, "job") && !exists(&server, LEASED[1]));
+    eventually("its lease has expired", || !exists(&server, "job") && !exists(&server, LEASED[1]));
     overwrite(&theirs);
     assert_eq!((undo(&mine), server.cmd("GET job")), (Reply::Int(0), bulk(&theirs)));
     // The first of two undos ends the lease.
@@ -870,13 +878,13 @@ fn an_undo_of_a_timed_lock_deletes_a_member_s_time_inside_its_own_lease_alone() 
     assert_eq!((ask(&mine, "60000"), undo(&mine)), (granted.clone(), Reply::Int(1)));
     overwrite(&theirs);
     assert_eq!((undo(&mine), server.cmd("GET job")), (Reply::Int(0), bulk(&theirs)));
-    // Of an earlier attempt.
+    // The undo of an earlier attempt, with another token, deletes nothing.
     server.cmd("DEL job");
     assert_eq!(ask(&mine, "60000"), granted);
     overwrite(&theirs);
     assert_eq!((undo(&other), server.cmd("GET job")), (Reply::Int(0), bulk(&theirs)));
     assert_eq!((undo(&mine), exists(&server, "job")), (Reply::Int(1), false));
-    // Of another redbolt, also where something has taken its TTL away, and of other members and programs.
+    // Values of another redbolt, even one whose TTL was removed, and of other programs are left.
     for value in [&format!("{theirs}.{}", "01".repeat(34)), "1", "", "somebody", "5000000000"] {
         assert_eq!(ask(&mine, "60000"), granted, "{value}");
         overwrite(value);
@@ -885,12 +893,13 @@ fn an_undo_of_a_timed_lock_deletes_a_member_s_time_inside_its_own_lease_alone() 
     }
     assert_eq!(ask(&mine, "60000"), granted);
     server.cmd(&format!("SET job {theirs} PX 600000"));
-    assert_eq!(undo(&mine), Reply::Int(0), "what has a TTL ends by itself");
+    assert_eq!(undo(&mine), Reply::Int(0), "a value with a TTL expires by itself");
 }
 
-/// A member whose time is shorter than the lease of the holder that it has overwritten lets no other redbolt in.
+/// A client overwrites a holder with a time that ends before the holder's lease. Other redbolt
+/// clients are denied until that lease ends.
 #[test]
-fn a_timed_lock_that_was_overwritten_is_not_taken_over_by_another_redbolt_inside_its_lease() {
+fn redbolt_does_not_take_over_an_overwritten_timed_lock_within_its_lease() {
     let server = Server::start();
     let (mine, other) = ("a".repeat(34), "b".repeat(34));
     let ask = |token: &str, ttl| eval(&server, ACQUIRE_TIMED.text, &LEASED, &[token, ttl]);
@@ -902,7 +911,7 @@ fn a_timed_lock_that_was_overwritten_is_not_taken_over_by_another_redbolt_inside
     assert_eq!(ask(&other, "60000"), Reply::Status("OK".into()));
 }
 
-/// Its holder may release it later.
+/// The holder may release the lock after an operator has broken it.
 #[test]
 fn a_timed_lock_that_an_operator_broke_is_not_released_again() {
     let server = server();
@@ -919,11 +928,11 @@ fn a_timed_lock_that_an_operator_broke_is_not_released_again() {
     }
 }
 
-/// A resource, and the key that lasts as long as the lease of its holder.
+/// A resource, and the key that lives as long as its holder's lease.
 const LEASED: [&str; 2] = ["job", "redbolt:lease:job"];
 
 #[test]
-fn nobody_else_can_undo_or_extend_a_timed_lock() {
+fn only_its_holder_can_undo_or_extend_a_timed_lock() {
     let server = Server::start();
     let (mine, other) = ("a".repeat(34), "b".repeat(34));
     let ask = |token: &str| eval(&server, ACQUIRE_TIMED.text, &LEASED, &[token, "60000"]);
@@ -985,7 +994,7 @@ fn a_lock_in_one_format_denies_the_others() {
 }
 
 #[test]
-fn it_is_extended_as_long_as_its_field_is_there() {
+fn a_redisson_lock_is_extended_while_its_field_exists() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     let mut lock = client
@@ -1001,9 +1010,9 @@ fn it_is_extended_as_long_as_its_field_is_there() {
     assert_eq!(server.cmd("HGETALL job"), Reply::Array(vec![bulk("another:1"), bulk("1")]));
 }
 
-/// Redisson's own counter has no TTL, and grows with each holder, whoever it is.
+/// Redisson's own counter has no TTL, and grows with each holder of either library.
 #[test]
-fn its_fencing_token_is_that_of_redisson_s_counter() {
+fn a_redisson_lock_has_the_token_of_redisson_s_counter() {
     let servers = servers(3);
     let client = client(&servers);
     client.warm_up(Duration::from_secs(15));
@@ -1020,7 +1029,7 @@ fn its_fencing_token_is_that_of_redisson_s_counter() {
         released(lock);
     }
     assert!(servers.iter().all(|server| pttl(server, counter) == -1), "without a TTL");
-    // A member's token after them is larger on any quorum.
+    // The next token of a Redisson client is larger on any quorum.
     let mut counts: Vec<_> = servers
         .iter()
         .map(|server| match server.cmd(&format!("INCR {counter}")) {
@@ -1033,7 +1042,7 @@ fn its_fencing_token_is_that_of_redisson_s_counter() {
 }
 
 #[test]
-fn a_lock_of_another_format_goes_on_in_another_process() {
+fn a_lock_in_another_format_moves_to_another_process() {
     let servers = servers(3);
     for profile in Profile::ALL.into_iter().filter(|&profile| profile != Profile::PLAIN) {
         let text = {
@@ -1054,7 +1063,7 @@ fn a_lock_of_another_format_goes_on_in_another_process() {
 }
 
 #[test]
-fn what_a_format_has_no_room_for_is_refused_at_once() {
+fn a_request_that_a_format_cannot_express_is_refused_at_once() {
     let servers = servers(1);
     let client = client(&servers);
     let refused = |request: LockRequest<'_>| match client.acquire(request) {
@@ -1096,18 +1105,18 @@ fn what_a_format_has_no_room_for_is_refused_at_once() {
 }
 
 #[test]
-fn nobody_else_can_undo_or_extend_it() {
+fn only_its_holder_can_undo_or_extend_a_redisson_lock() {
     let server = Server::start();
     let ask = |token: &str| eval(&server, ACQUIRE_REDISSON.text, &["job"], &[token, "60000"]);
     let undo = |token: &str| eval(&server, UNDO_REDISSON.text, &["job"], &[token]);
     assert_eq!(ask("mine"), Reply::Status("OK".into()));
-    assert!(matches!(ask("mine"), Reply::Int(1..)), "an ask is no re-entry");
+    assert!(matches!(ask("mine"), Reply::Int(1..)), "a second request does not re-enter");
     assert_eq!(undo("other"), Reply::Int(0));
     let extend = |token: &str| eval(&server, EXTEND_REDISSON.text, &["job"], &[token, "90000"]);
     assert_eq!((extend("other"), extend("mine")), (Reply::Int(0), Reply::Int(1)));
     assert!(pttl(&server, "job") > 60_000);
     assert_eq!((undo("mine"), undo("mine")), (Reply::Int(1), Reply::Int(0)));
-    // What another library has put there is nobody's, and stays.
+    // Data that another library wrote is left alone.
     for (made, kind) in [("SET job mine", "string"), ("SADD job mine", "set")] {
         server.cmd(made);
         assert_eq!(ask("mine"), Reply::Int(-1), "without end");
@@ -1115,7 +1124,7 @@ fn nobody_else_can_undo_or_extend_it() {
         assert_eq!(server.cmd("TYPE job"), Reply::Status(kind.into()));
         server.cmd("DEL job");
     }
-    // A counter that is none gives no lock.
+    // A counter that is not a number grants no lock.
     server.cmd("SET c x");
     let fenced = eval(&server, ACQUIRE_REDISSON_FENCED.text, &["job", "c"], &["mine", "60000"]);
     assert!(matches!(fenced, Reply::Error(_)), "{fenced:?}");
@@ -1123,7 +1132,7 @@ fn nobody_else_can_undo_or_extend_it() {
 }
 
 #[test]
-fn no_library_takes_a_token_for_a_number() {
+fn no_token_can_be_read_as_a_number() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     let lock = client.acquire(patiently(b"redlock:job")).unwrap();
@@ -1132,7 +1141,7 @@ fn no_library_takes_a_token_for_a_number() {
     released(lock);
 }
 
-/// A process of another library that held the lock without a TTL.
+/// A process of another library held the lock without a TTL.
 #[test]
 fn a_key_without_a_ttl_is_held_without_end() {
     let server = server();

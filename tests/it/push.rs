@@ -1,8 +1,8 @@
 //! Waiting with notifications: what wakes a waiter, and what happens without notifications.
 //!
-//! The driver's own deadline shows that a notification caused the wake-up: its timers are so late
-//! that a host which calls it only when the descriptor is readable, and before the deadline, sees
-//! only the nodes' messages.
+//! The driver's deadline shows that a notification caused a wake-up: its timers are so late that a
+//! host which calls it only when the descriptor is readable, and before the deadline, sees only the
+//! nodes' messages.
 
 use std::process::Command;
 use std::sync::mpsc;
@@ -24,21 +24,22 @@ use crate::support::{
     vouched,
 };
 
-/// Without a notification, no waiter retries for at least an eighth of this.
+/// The retry backoff: without a notification, no waiter retries for at least an eighth of this.
 const LATE: Duration = Duration::from_secs(20);
 
-/// Where nodes notify.
+/// The strategies in which nodes notify.
 const WAKES: [WakeStrategy; 2] = [WakeStrategy::Queue, WakeStrategy::Lead];
 
-/// By their timers, waiters with notifications retry after 1.5 s at the earliest, and others later.
+/// A time shorter than any timer: waiters with notifications retry after 1.5 s or more, and others
+/// later.
 const BEFORE_ANY_TIMER: Duration = Duration::from_secs(1);
 
-/// Only a notification ends a pause of such a client soon.
+/// Returns a configuration in which only a notification ends a pause soon.
 fn late(servers: &[Server]) -> ConfigBuilder {
     builder(servers).retry_backoff(LATE, LATE)
 }
 
-/// The same outside the queue: the first node that denied is the lead.
+/// Returns the same without a queue on the nodes: the first node that denied is the lead.
 fn led(servers: &[Server]) -> ConfigBuilder {
     late(servers).wake(WakeStrategy::Lead)
 }
@@ -50,7 +51,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Waits, notified by the first of these servers, which is its lead.
+    /// Returns a waiter that is notified by the first of these servers, its lead.
     fn reported_by(servers: &[Server], builder: ConfigBuilder, resource: &[u8]) -> Self {
         Self::reported(servers, builder, patiently(resource))
     }
@@ -68,7 +69,7 @@ impl Waiter {
         waiter
     }
 
-    /// Waits.
+    /// Returns a driver that waits for the resource.
     fn of(builder: ConfigBuilder, resource: &[u8]) -> Self {
         Self::with(builder, patiently(resource))
     }
@@ -86,8 +87,8 @@ impl Waiter {
         process_until(&mut self.driver, what, |driver| holds(driver));
     }
 
-    /// Runs until it pauses again, and for longer than notifications are muted after a useless
-    /// request.
+    /// Runs until the waiter pauses again, and for longer than notifications are muted after a
+    /// useless request.
     fn settle(&mut self) {
         let id = self.id;
         self.process_until("the waiter pauses", |driver| driver.state(id) == LockState::Pausing);
@@ -109,7 +110,7 @@ impl Waiter {
             let span = Timespec::try_from(left).unwrap();
             let ready = poll(&mut [PollFd::new(&self.driver, PollFlags::IN)], Some(&span)).unwrap();
             assert!(!pauses || ready > 0, "no notification came, and the timer is due");
-            // If this process was stalled, both are there.
+            // If this process was stalled, a timer and a message may both be due.
             let due = self.driver.timeout().is_some_and(|left| left.is_zero());
             let before = self.wakes();
             self.driver.process();
@@ -117,7 +118,8 @@ impl Waiter {
         }
     }
 
-    /// Whether nothing wakes it up to half of the time until its timer is due. A timer may, if this process is stalled.
+    /// Returns `true` if nothing wakes the waiter for half of the time to its timer. If this
+    /// process is stalled, the timer may wake it.
     fn receives_nothing(&mut self) -> bool {
         let before = self.wakes();
         let until = Instant::now() + BEFORE_ANY_TIMER / 2;
@@ -157,7 +159,7 @@ impl Waiter {
     }
 }
 
-/// Whether a server tracks any key for any client.
+/// Returns `true` if the server tracks any key for any client.
 fn is_watched(server: &Server) -> bool {
     info(server, "stats", "tracking_total_keys") > 0
 }
@@ -169,7 +171,7 @@ fn info(server: &Server, section: &str, name: &str) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// A program in another language has the lock.
+/// Acquires the lock as a program in another language would.
 fn taken(servers: &[Server], resource: &str) {
     for server in servers {
         let set = server.cmd(&format!("SET {resource} theirs NX PX {}", LONG.as_millis()));
@@ -177,7 +179,7 @@ fn taken(servers: &[Server], resource: &str) {
     }
 }
 
-/// Another program that knows nothing of redbolt.
+/// Runs `redis-cli`, a program independent of redbolt.
 fn redis_cli(server: &Server, words: &[&str]) {
     let port = server.port().to_string();
     let output = Command::new("redis-cli").args(["-p", &port]).args(words).output();
@@ -213,9 +215,9 @@ fn a_del_by_another_program_is_notified() {
     });
 }
 
-/// A lock that is requested by a script is read by that script.
+/// The script that requests such a lock also reads its keys, so the server tracks them.
 #[test]
-fn waits_for_other_kinds_of_locks_are_notified() {
+fn waiters_for_every_kind_of_lock_are_notified() {
     on_each_number_of_nodes(|servers| {
         for request in [
             patiently(b"free").and(b"job").and(b"other"),
@@ -239,7 +241,7 @@ fn waits_for_other_kinds_of_locks_are_notified() {
     });
 }
 
-/// The same with a change that is no deletion: renaming the key.
+/// A rename frees the key without deleting it.
 #[test]
 fn a_rename_is_notified() {
     let servers = servers(3);
@@ -249,7 +251,7 @@ fn a_rename_is_notified() {
     waiter.is_granted_by_push();
 }
 
-/// FLUSHALL also deletes the restart guards, and a node without one is quarantined. So this test
+/// FLUSHALL also deletes the restart guards, and a node without one is quarantined, so this test
 /// runs without restart guards.
 #[test]
 fn a_flushall_is_notified() {
@@ -264,7 +266,7 @@ fn a_flushall_is_notified() {
 
 /// Each release notifies the next waiter.
 #[test]
-fn waiters_hand_the_lock_on() {
+fn each_release_notifies_the_next_waiter() {
     on_each_number_of_nodes(|servers| {
         taken(servers, "job");
         let rest: Vec<_> =
@@ -276,14 +278,14 @@ fn waiters_hand_the_lock_on() {
         process_until(&mut first.driver, "the release is confirmed", |driver| {
             !driver.has_pending_releases()
         });
-        // Whichever of them is first lets the other one in.
+        // Whichever waiter is first lets the other one in.
         hand_on(rest);
         assert_eq!(held_on(servers, "job"), 0);
     });
 }
 
-/// Each waiter on its own thread, until all have been granted. Timers alone would take seconds for
-/// each.
+/// Runs each waiter on its own thread until all have been granted. Timers alone would take seconds
+/// for each.
 fn hand_on(waiters: Vec<Waiter>) {
     thread::scope(|scope| {
         for mut waiter in waiters {
@@ -303,7 +305,7 @@ fn hand_on(waiters: Vec<Waiter>) {
     });
 }
 
-/// Two processes that request the lock again at once, often enough for a rare order of answers and
+/// Two processes request the lock again at once, often enough to see a rare order of answers and
 /// notifications.
 #[test]
 fn no_hand_off_between_two_processes_waits_for_a_timer() {
@@ -347,7 +349,7 @@ fn longest_hand_off(n: usize, wake: WakeStrategy) -> Duration {
     longest
 }
 
-/// Threads that request the lock again and again, each with its own client.
+/// Threads, each with its own client, request the lock again and again.
 #[test]
 fn no_waiter_in_a_crowd_waits_for_a_timer() {
     let crowds = [(1, 2), (3, 2), (5, 4)];
@@ -383,13 +385,13 @@ fn longest_wait_in_a_crowd(n: usize, threads: usize, wake: WakeStrategy) -> Dura
     })
 }
 
-/// Nobody deletes the key: only the timer knows that it expires.
+/// An expiring key causes no deletion by a client, so only the timer notices.
 #[test]
 fn an_expiry_is_noticed_by_the_timer() {
     side_by_side([1, 3, 5], |n| {
         let servers = &servers(n)[..];
         for builder in [led(servers), led(servers).wake(WakeStrategy::Timer)] {
-            eventually("the waiter before has let go", || held_on(servers, "job") == 0);
+            eventually("the previous waiter has released it", || held_on(servers, "job") == 0);
             for server in servers {
                 assert_eq!(server.cmd("SET job dead NX PX 4000"), Reply::Status("OK".into()));
             }
@@ -434,9 +436,8 @@ fn a_blocking_client_is_notified() {
     }
 }
 
-/// Changes of other keys do not wake this waiter.
 #[test]
-fn changes_of_other_keys_wake_nobody() {
+fn changes_of_other_keys_wake_no_waiter() {
     let servers = servers(3);
     taken(&servers, "job");
     let mut waiter = Waiter::reported_by(&servers, led(&servers), b"job");
@@ -450,12 +451,12 @@ fn changes_of_other_keys_wake_nobody() {
 }
 
 #[test]
-fn a_change_that_frees_nothing_costs_one_ask_at_the_lead() {
+fn a_change_that_frees_nothing_costs_one_request_to_the_lead() {
     let servers = servers(3);
     taken(&servers, "job");
     let mut waiter = Waiter::reported_by(&servers, led(&servers), b"job");
     let sets = || servers.iter().map(|server| calls(server, "set")).collect::<Vec<_>>();
-    // Behind a lead that is more than 5 ms late the others are asked as well.
+    // If the lead is more than 5 ms late, the others are asked as well.
     let costs_one = once_in(5, || {
         waiter.settle();
         let before = sets();
@@ -515,7 +516,7 @@ fn a_push_link_that_is_killed_is_replaced() {
     waiter.is_granted_by_push();
 }
 
-/// The same for the command link, which reads the keys.
+/// The command link reads the keys, and tracking ends with it.
 #[test]
 fn a_command_link_that_is_killed_is_replaced() {
     let servers = servers(3);
@@ -538,7 +539,7 @@ fn a_command_link_that_is_killed_is_replaced() {
 /// The push link is dead, and neither the client nor the server's tracking notices. The message is
 /// lost, and the timer ends the wait after at most 2 s.
 #[test]
-fn a_push_link_that_is_silently_gone_costs_a_timer() {
+fn a_push_link_that_dies_silently_delays_a_waiter_until_its_timer() {
     let servers = servers(3);
     taken(&servers, "job");
     let muffler = Muffler::before(&servers[0].address());
@@ -556,14 +557,14 @@ fn a_push_link_that_is_silently_gone_costs_a_timer() {
     assert!(waiter.receives_nothing());
     let began = Instant::now();
     waiter.comes_to_a_grant();
-    // 2 s, and a stall.
+    // The limit is 2 s and a stall.
     assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
     assert!(calls(&servers[1], "set") - before <= 2);
 }
 
 /// The permissions that waiting with notifications needs, and no others.
 const RULES: [&str; 28] = [
-    // Requests with the restart-guard check behind them, extensions and undos.
+    // These are for requests with the restart-guard check behind them, extensions and undos.
     "~job",
     "~redbolt:guard",
     "+get",
@@ -571,19 +572,19 @@ const RULES: [&str; 28] = [
     "+pttl",
     "+eval",
     "+evalsha",
-    // Commands inside of the scripts: `+get` above, and these.
+    // Scripts run these commands, and `+get` above.
     "+del",
     "+pexpire",
-    // The handshake.
+    // These are for the handshake.
     "+info",
     "+client|setname",
     "+client|id",
     "+client|kill",
-    // Notifications: the commands. The channel is a separate rule.
+    // These are for notifications. The channel is a separate rule.
     "+client|tracking",
     "+client|caching",
     "+subscribe",
-    // The queue.
+    // These are for the queue.
     "~redbolt:line*",
     "+time",
     "+type",
@@ -600,7 +601,7 @@ const RULES: [&str; 28] = [
 
 const CHANNEL: &str = "&__redis__:invalidate";
 
-/// A server with a user of these rules, as the only node of an initialised set.
+/// Starts a server with a user of these rules, as the only node of an initialised set.
 fn server_with_user(rules: &[&str]) -> Server {
     let server = server();
     let rules = rules.join(" ");
@@ -623,7 +624,7 @@ fn a_user_with_just_these_permissions_is_notified() {
     assert_eq!(denials(&server), Vec::<String>::new());
 }
 
-/// The denials in the server's own log.
+/// Returns the denials from the server's own log.
 fn denials(server: &Server) -> Vec<String> {
     let Reply::Array(entries) = server.cmd("ACL LOG") else { panic!("no ACL LOG") };
     entries.iter().map(|entry| format!("{entry:?}")).collect()
@@ -652,7 +653,7 @@ fn with_renamed_commands_only_the_timer_ends_a_wait() {
     });
 }
 
-/// The redirect names the push link by its id. Only the missing id is known then.
+/// The redirect names the push link by its id, and here only the missing id is reported.
 #[test]
 fn a_user_who_may_not_read_client_ids_uses_the_timer() {
     let rules = [&RULES[..], &[CHANNEL, "-client|id"]].concat();
@@ -660,7 +661,7 @@ fn a_user_who_may_not_read_client_ids_uses_the_timer() {
     is_not_notified(&server, as_user(&server), Cause::NoPermission);
 }
 
-/// The node cannot notify, and the timer ends the wait: here when the key expires.
+/// Checks that the node cannot notify, and that the timer ends the wait when the key expires.
 fn is_not_notified(server: &Server, builder: ConfigBuilder, cause: Cause) {
     let set = server.cmd("SET job theirs NX PX 4000");
     assert_eq!(set, Reply::Status("OK".into()));
@@ -676,19 +677,20 @@ fn is_not_notified(server: &Server, builder: ConfigBuilder, cause: Cause) {
     assert!(calls(server, "set") - requests <= 3, "the waiter does not poll");
 }
 
-/// Two waiters must not wake each other for as long as a third client holds the lock.
+/// Checks that two waiters do not keep waking each other while a third client holds the lock.
 mod damping {
     use super::*;
 
-    /// For how long requests are counted.
+    /// The time for which requests are counted.
     const SPAN: Duration = Duration::from_secs(2);
 
-    /// Where only the waiters change anything, or the lead grants and the others deny, useless
-    /// requests are at least 25 ms apart in the end.
+    /// The largest number of requests per second and waiter if only the waiters change anything, or if the
+    /// lead grants and the others deny: useless requests are then at least 25 ms apart after a
+    /// while.
     const PER_WAITER: u64 = 60;
 
-    /// Where the lead denies, a waiter's notifications are muted for at least half a millisecond
-    /// after a while. Without backoff there would be ten thousand requests.
+    /// The largest number if the lead denies: a waiter's notifications are then muted for at least
+    /// half a millisecond after a while. Without backoff there would be ten thousand requests.
     const PER_WAITER_DENIED: u64 = 1000;
 
     #[test]
@@ -721,7 +723,8 @@ mod damping {
         assert!(requests <= 2 * PER_WAITER);
     }
 
-    /// The most requests per second at any node, by two waiters, while `again` changes something.
+    /// Returns the most requests per second at any node, by two waiters, while `again` changes
+    /// something.
     fn asks_per_second(servers: &[Server], mut again: impl FnMut()) -> u64 {
         let sets = || servers.iter().map(|server| calls(server, "set")).collect::<Vec<_>>();
         let waiter = |_| Waiter::of(builder(servers).wake(WakeStrategy::Lead), b"job");
@@ -739,13 +742,13 @@ mod damping {
         let rates =
             sets().into_iter().zip(before).map(|(now, before)| (now - before) as f64 / took);
         let rates: Vec<u64> = rates.map(|rate| rate.round() as u64).collect();
-        println!("asks per second at each node, two waiters: {rates:?}");
+        println!("requests per second at each node, two waiters: {rates:?}");
         rates.into_iter().max().unwrap()
     }
 }
 
-/// A resource that is released between the refusal and the first notification is found by the
-/// second read.
+/// The second read finds a resource that is released between the refusal and the first
+/// notification.
 #[test]
 fn a_release_before_the_first_notification_is_not_missed() {
     let servers = servers(1);
@@ -767,9 +770,10 @@ fn a_release_before_the_first_notification_is_not_missed() {
     }
 }
 
-/// A node does not notify a connection of its own changes, so the driver hands the lock on itself.
+/// A node does not notify a connection of changes that it made itself, so the driver passes the
+/// lock on.
 #[test]
-fn a_lock_of_the_same_driver_is_handed_on() {
+fn a_lock_is_passed_to_a_waiter_of_the_same_driver() {
     on_each_number_of_nodes(|servers| {
         for wake in [WakeStrategy::Queue, WakeStrategy::Lead, WakeStrategy::Timer] {
             let mut driver = driver_of(late(servers).wake(wake));
@@ -810,7 +814,7 @@ fn the_push_link_is_closed_after_the_last_wait() {
     assert!(exists(&servers[0], "job") && waiter.driver.state(id) == LockState::Pausing);
 }
 
-/// A second lock of the same driver on another resource uses the same link.
+/// A second lock of the same driver, on another resource, uses the same link.
 #[test]
 fn one_push_link_serves_all_waits_of_a_driver() {
     let servers = servers(3);
@@ -840,7 +844,7 @@ fn one_push_link_serves_all_waits_of_a_driver() {
         let left = driver.timeout().unwrap();
         let span = Timespec::try_from(left).unwrap();
         let ready = poll(&mut [PollFd::new(&driver, PollFlags::IN)], Some(&span)).unwrap();
-        // A nearer timer is none that ends a pause: of an ask of the lead alone, for example.
+        // A nearer timer does not end a pause; it may be that of a request to the lead alone.
         let is_far = left > BEFORE_ANY_TIMER / 2;
         assert!(ready > 0 || !is_far, "no notification came for {open} of them");
         driver.process();

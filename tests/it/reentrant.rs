@@ -1,5 +1,5 @@
-//! Locks that their owner may enter again, on real servers: one lock on the nodes, however often and from wherever its
-//! owner enters, and gone with the last guard.
+//! Reentrant locks on real servers: an owner has one lock on the nodes, however often and from
+//! whichever thread it enters, and the lock is released with the last guard.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use crate::support::{
 
 const OWNER: &str = "request:42";
 
-/// Than what the other requests here ask for.
+/// A TTL shorter than that of the other requests.
 const SHORTER: Duration = Duration::from_secs(10);
 
 fn ask(engine: &Engine, request: LockRequest<'_>) -> ReentrantFuture {
@@ -43,7 +43,7 @@ fn lost(error: AcquireError) -> LossCause {
     }
 }
 
-/// Everything that servers were asked about locks.
+/// Returns the number of commands about locks that the servers have executed.
 fn asked(servers: &[Server]) -> u64 {
     let all = |server| {
         ["set", "eval", "evalsha"].map(|command| calls(server, command)).iter().sum::<u64>()
@@ -67,17 +67,17 @@ fn a_re_entry_is_a_guard_of_the_same_lock_and_sends_nothing() {
         assert_eq!(guard.fencing_token(), outer.fencing_token());
         assert!(guard.is_valid());
     }
-    // In any order.
+    // The guards may be released in any order.
     assert!(outer.release().is_none());
     drop(innermost);
     assert!(inner.is_valid() && inner.hold_count() == 1);
     assert_eq!(held_on(&servers, "job"), 3);
-    let outcome = inner.release().expect("it is the last").wait();
+    let outcome = inner.release().expect("this is the last guard").wait();
     assert!(outcome.is_ok());
     assert_eq!(held_on(&servers, "job"), 0);
 }
 
-/// Who has entered is counted here: to their members it is one holder with one hold.
+/// The engine counts entries locally. Clients of the other library see one holder with one hold.
 #[test]
 fn a_re_entry_in_the_format_of_another_library_sends_nothing_either() {
     let servers = servers(3);
@@ -99,7 +99,7 @@ fn a_re_entry_in_the_format_of_another_library_sends_nothing_either() {
 }
 
 #[test]
-fn another_owner_is_another_and_so_is_nobody() {
+fn only_the_same_owner_enters_again() {
     let servers = servers(1);
     let engine = engine(&servers);
     let guard = enter(&engine, patiently(b"job"));
@@ -131,18 +131,18 @@ fn a_lock_that_is_lost_is_not_entered_again_until_all_guards_have_ended() {
     assert_eq!(lost(refused(&engine, request())), LossCause::Gone);
     assert!(outer.release().is_none());
     assert_eq!(lost(refused(&engine, request())), LossCause::Gone);
-    let outcome = inner.release().expect("it is the last").wait();
+    let outcome = inner.release().expect("this is the last guard").wait();
     assert_eq!(outcome.map_err(|lost| lost.cause()), Err(LossCause::Gone));
     assert!(enter(&engine, request()).is_valid());
 }
 
 #[test]
-fn a_lease_that_is_over_is_not_entered_again() {
+fn an_expired_lease_is_not_entered_again() {
     let servers = servers(1);
     let engine = engine(&servers);
     let short = || patiently(b"job").ttl(Duration::from_secs(4));
     let outer = enter(&engine, short());
-    eventually("its time is over", || !outer.is_valid());
+    eventually("its lease has expired", || !outer.is_valid());
     assert_eq!(lost(refused(&engine, short())), LossCause::Expired);
     assert_eq!(outer.hold_count(), 1);
 }
@@ -183,7 +183,7 @@ fn a_re_entry_whose_extension_is_refused_leaves_the_lock_as_it_was() {
 }
 
 #[test]
-fn a_re_entry_has_what_the_lock_has() {
+fn a_re_entry_shares_the_properties_of_the_lock() {
     let servers = servers(1);
     let engine = engine(&servers);
     let missing = |request: LockRequest<'_>| match refused(&engine, request) {
@@ -208,7 +208,7 @@ fn a_re_entry_has_what_the_lock_has() {
 }
 
 #[test]
-fn an_owner_that_reads_may_write_where_nobody_else_reads() {
+fn a_reading_owner_may_write_if_it_is_the_only_reader() {
     let servers = servers(3);
     let (engine, other) = (engine(&servers), client(&servers));
     let outer = enter(&engine, patiently(b"job").shared().fenced());
@@ -226,23 +226,24 @@ fn an_owner_that_reads_may_write_where_nobody_else_reads() {
     assert_eq!((asked(&servers), innermost.hold_count()), (before, 3));
     drop(innermost);
     assert!(inner.release().is_none());
-    // It has no other end than that of its last guard.
+    // The upgraded lock ends only with its last guard.
     assert_eq!((outer.mode(), outer.hold_count()), (LockMode::Exclusive, 1));
     refusal(other.acquire(long(b"job").shared()));
-    let outcome = outer.release().expect("it is the last").wait();
+    let outcome = outer.release().expect("this is the last guard").wait();
     assert!(outcome.is_ok());
     eventually("nothing is left", || held_on(&servers, "job") == 0);
 }
 
-/// However long it would wait: two who waited for each other would wait for ever.
+/// An upgrade does not wait, even if the request has a wait: two owners that waited for each other would
+/// wait forever.
 #[test]
-fn owners_that_read_and_all_want_to_write_are_refused_and_read_on() {
+fn readers_that_all_want_to_write_are_refused_and_stay_readers() {
     let servers = servers(3);
     let engine = engine(&servers);
     let of = |owner: &str, request| engine.acquire_reentrant(request, owner);
     let one = of("one", patiently(b"job").shared()).wait().unwrap();
     let two = of("two", patiently(b"job").shared()).wait().unwrap();
-    eventually("all nodes know both", || {
+    eventually("all nodes have both readers", || {
         servers.iter().all(|server| server.cmd("ZCARD job") == Reply::Int(2))
     });
     for owner in ["one", "two"] {
@@ -256,7 +257,7 @@ fn owners_that_read_and_all_want_to_write_are_refused_and_read_on() {
         assert!(guard.is_valid());
     }
     drop(two);
-    eventually("the other has gone", || {
+    eventually("the other reader is removed", || {
         servers.iter().all(|server| server.cmd("ZCARD job") == Reply::Int(1))
     });
     assert_eq!(of("one", long(b"job")).wait().unwrap().mode(), LockMode::Exclusive);
@@ -264,7 +265,7 @@ fn owners_that_read_and_all_want_to_write_are_refused_and_read_on() {
 }
 
 #[test]
-fn an_owner_that_cannot_be_asked_for_reads_on() {
+fn an_owner_whose_upgrade_cannot_be_requested_stays_a_reader() {
     let mut servers = servers(3);
     let engine = engine(&servers);
     let outer = enter(&engine, patiently(b"job").shared().ttl(Duration::from_secs(20)));
@@ -304,7 +305,7 @@ fn threads_of_a_reading_owner_that_write_at_once_ask_the_nodes_once() {
     }
 }
 
-/// An extension that comes while the nodes are asked to let the owner write waits for its turn.
+/// An extension that comes while the upgrade is in flight waits for its turn.
 #[test]
 fn threads_of_a_reading_owner_that_write_and_extend_at_once_take_turns() {
     let servers = servers(3);
@@ -324,12 +325,12 @@ fn threads_of_a_reading_owner_that_write_and_extend_at_once_take_turns() {
 }
 
 #[test]
-fn a_writer_that_a_reading_owner_becomes_is_valid_for_no_shorter() {
+fn an_upgrade_does_not_shorten_the_validity() {
     let servers = servers(1);
     let engine = engine(&servers);
     let request = || patiently(b"job").ttl(Duration::from_secs(10));
     let outer = enter(&engine, request().shared());
-    // One by the guard, while a re-entry comes: it waits for its turn.
+    // The guard requests an extension while a re-entry comes, and the re-entry waits for its turn.
     let extension = outer.extend(Duration::from_secs(30));
     let inner = enter(&engine, request());
     extension.wait().unwrap();
@@ -342,14 +343,14 @@ fn a_writer_that_a_reading_owner_becomes_is_valid_for_no_shorter() {
 }
 
 #[test]
-fn a_writer_that_is_dropped_or_left_alone_while_it_asks_counts_as_any_other() {
+fn a_re_entry_dropped_during_its_upgrade_is_counted_correctly() {
     let servers = servers(3);
     let engine = engine(&servers);
     for _ in 0..30 {
         let outer = enter(&engine, patiently(b"job").shared());
         drop(ask(&engine, patiently(b"job")));
         assert_eq!(outer.hold_count(), 1);
-        // What was begun goes on, and others wait for it.
+        // The upgrade that was begun continues, and later entries wait for it.
         let inner = enter(&engine, patiently(b"job"));
         assert_eq!((inner.mode(), inner.hold_count()), (LockMode::Exclusive, 2));
         drop((outer, inner));
@@ -402,11 +403,12 @@ fn acquisitions_of_one_owner_that_wait_are_granted_together() {
         let guards: Vec<_> = entered.into_iter().map(|it| it.join().unwrap()).collect();
         assert_eq!(guards[0].hold_count(), 4);
     });
-    eventually("nobody asks any longer", || engine.in_flight() == 0);
+    eventually("no request is in flight", || engine.in_flight() == 0);
     eventually("it is released", || !exists(&servers[0], "job"));
 }
 
-/// A reader that found the resource free is a string, and a sorted set once another has come.
+/// Returns `true` if the server has one reader. A reader that found the resource free is stored as
+/// a string, which becomes a sorted set when a second one comes.
 fn has_one_reader(server: &Server) -> bool {
     match server.cmd("TYPE job") {
         Reply::Status(kind) if kind == "string" => true,
@@ -414,22 +416,22 @@ fn has_one_reader(server: &Server) -> bool {
     }
 }
 
-/// The nodes would grant both, beside each other.
+/// The nodes would grant several shared locks, so the engine must keep one and return the others.
 #[test]
-fn an_owner_that_asks_twice_at_once_to_share_has_one_lock() {
+fn an_owner_that_requests_a_shared_lock_twice_at_once_has_one_lock() {
     let servers = servers(1);
     let engine = engine(&servers);
     for _ in 0..50 {
         let asked: Vec<_> = (0..3).map(|_| ask(&engine, patiently(b"job").shared())).collect();
         let guards: Vec<_> = asked.into_iter().map(|it| it.wait().unwrap()).collect();
         assert_eq!(guards[0].hold_count(), 3);
-        eventually("the others are given back", || has_one_reader(&servers[0]));
+        eventually("the other locks are released", || has_one_reader(&servers[0]));
         assert!(guards.iter().all(|it| it.is_valid()));
     }
 }
 
 #[test]
-fn a_future_that_is_dropped_counts_no_longer() {
+fn a_dropped_future_is_no_longer_counted() {
     let servers = servers(1);
     let engine = engine(&servers);
     let outer = enter(&engine, patiently(b"job"));
@@ -439,7 +441,7 @@ fn a_future_that_is_dropped_counts_no_longer() {
     assert_eq!(outer.hold_count(), 1);
     drop(outer);
     drop(ask(&engine, patiently(b"job")));
-    eventually("nobody asks", || engine.in_flight() == 0);
+    eventually("no request is in flight", || engine.in_flight() == 0);
     eventually("nothing is left", || !exists(&servers[0], "job"));
 }
 
@@ -455,9 +457,10 @@ fn an_engine_that_is_shut_down_holds_none() {
     assert!(matches!(refused(&engine, long(b"job")), AcquireError::Engine(_)));
 }
 
-/// The last guard ends while another thread enters: it either keeps the lock, or gets one of its own.
+/// The last guard ends while another thread enters: that thread either keeps the lock or gets a new
+/// one.
 #[test]
-fn a_re_entry_beside_the_last_release_has_a_lock() {
+fn a_re_entry_during_the_last_release_has_a_lock() {
     let servers = servers(1);
     let engine = engine(&servers);
     for _ in 0..300 {
@@ -473,14 +476,15 @@ fn a_re_entry_beside_the_last_release_has_a_lock() {
             entering.join().unwrap()
         });
         assert!(entered.is_valid() && entered.hold_count() == 1);
-        assert!(exists(&servers[0], "job"), "the guard is of a lock that is on the node");
-        let outcome = entered.release().expect("it is the last").wait();
+        assert!(exists(&servers[0], "job"), "the guard's lock is on the node");
+        let outcome = entered.release().expect("this is the last guard").wait();
         assert!(outcome.is_ok());
         assert!(!exists(&servers[0], "job"));
     }
 }
 
-/// A thread enters for its owner, at a depth of its own each time, and looks who else is inside.
+/// Enters for the thread's owner, at a depth that varies by round, and checks that the other owner
+/// is not inside.
 fn go_in(
     engine: &Engine,
     number: usize,
@@ -498,14 +502,15 @@ fn go_in(
     inside[owner].fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Two owners, each with threads that enter and leave at random depths: no two owners are inside at one time.
+/// Two owners have threads that enter and leave at various depths. They are never inside at the
+/// same time.
 #[test]
 fn threads_of_two_owners_exclude_those_of_the_other() {
     let servers = servers(1);
     let engine = engine(&servers);
     let inside = [AtomicUsize::new(0), AtomicUsize::new(0)];
     let met = AtomicUsize::new(0);
-    // On a busy machine they may miss one another.
+    // On a busy machine two threads of one owner may not meet in one run.
     for _ in 0..50 {
         thread::scope(|scope| {
             for number in 0..6 {

@@ -1,5 +1,6 @@
-//! Nodes that are made replicas of another server and promoted again, with all their connections open: the memory is
-//! another's, and so is the restart guard, or it is a copy of the node's own.
+//! Nodes that become replicas of another server and are promoted again, with all their connections
+//! open. Their data is then the other server's, and so is the restart guard, unless it is a copy of
+//! the node's own.
 
 use std::slice::from_ref;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::support::{
     warm_client,
 };
 
-/// The master is a node of a set of its own with the same limits, and votes there.
+/// The master is a node of another set with the same limits, and votes there.
 #[test]
 fn a_node_that_was_a_replica_does_not_vote() {
     for request in kinds() {
@@ -25,7 +26,7 @@ fn a_node_that_was_a_replica_does_not_vote() {
         second.acquire(long(b"other")).unwrap().release().unwrap();
         take_over(&node, &master);
         assert_ne!(value(&node), own_value(&node));
-        assert!(!exists(&node, "job"), "it has lost its memory");
+        assert!(!exists(&node, "job"), "it has lost its data");
         does_not_vote(&second, request.clone());
         assert!(lock.is_valid());
         does_not_vote(&warm_or_not(&node), request);
@@ -33,8 +34,8 @@ fn a_node_that_was_a_replica_does_not_vote() {
     }
 }
 
-/// The master was a replica of the node before, and nobody has asked it for a lock: the restart guard that comes back is the
-/// node's own.
+/// The master was a replica of this node before, and no client has asked it for a lock since. So
+/// the restart guard that comes back is the node's own.
 #[test]
 fn a_node_that_got_its_own_restart_guard_back_does_not_vote() {
     for request in kinds() {
@@ -45,7 +46,7 @@ fn a_node_that_got_its_own_restart_guard_back_does_not_vote() {
         take_over(&node, &copy);
         assert_eq!(value(&node), guard);
         assert_ne!(info(&node, "replication", "master_replid"), replication_id);
-        assert!(!exists(&node, "job"), "it has lost its memory");
+        assert!(!exists(&node, "job"), "it has lost its data");
         does_not_vote(&second, request.clone());
         assert!(lock.is_valid());
         does_not_vote(&warm_or_not(&node), request);
@@ -53,7 +54,7 @@ fn a_node_that_got_its_own_restart_guard_back_does_not_vote() {
     }
 }
 
-/// The control: without the restart guard there are two holders.
+/// As a control, without the restart guard there are two holders.
 #[test]
 fn without_the_restart_guard_a_node_that_was_a_replica_grants_a_lock_twice() {
     let [node, copy] = copied();
@@ -65,7 +66,7 @@ fn without_the_restart_guard_a_node_that_was_a_replica_grants_a_lock_twice() {
     assert!(lock.is_valid() && other.is_valid());
 }
 
-/// What is read behind an ask belongs to it: the vote of this one counts, and so do those that follow at once.
+/// The read that follows a request belongs to it: this vote counts, and so do the next ones.
 #[test]
 fn a_node_that_has_a_replica_votes() {
     let [node, _copy] = copied();
@@ -75,7 +76,8 @@ fn a_node_that_has_a_replica_votes() {
     }
 }
 
-/// A stated cost: nobody can tell this from a promotion once the replica has left for long.
+/// This is a known cost: once the replica has disconnected for long, its first arrival cannot be
+/// distinguished from a promotion.
 #[test]
 fn a_node_that_gets_its_first_replica_is_quarantined_once() {
     let [node, replica] = [started(), started()];
@@ -89,18 +91,18 @@ fn a_node_that_gets_its_first_replica_is_quarantined_once() {
     is_quarantined(&node, &client);
 }
 
-/// One that is asked for by a plain command, and others by scripts.
+/// Returns requests that use a plain command, and scripts.
 fn kinds() -> [LockRequest<'static>; 4] {
     let plain = || long(b"job");
     [plain(), plain().and(b"more"), plain().fenced(), plain().shared()]
 }
 
-/// A server that sends its data to a replica at once.
+/// Starts a server that sends its data to a replica at once.
 fn started() -> Server {
     Server::with(&["--repl-diskless-sync-delay", "0"])
 }
 
-/// A node that votes, and a server that was its replica until a moment ago.
+/// Returns a node that votes, and a server that was its replica until a moment ago.
 fn copied() -> [Server; 2] {
     let [node, copy] = [started(), started()];
     follow(&copy, &node);
@@ -110,7 +112,7 @@ fn copied() -> [Server; 2] {
     [node, copy]
 }
 
-/// A client that has asked this node before.
+/// Returns a client that has asked this node before.
 fn warm(node: &Server) -> Client {
     warm_client(builder(from_ref(node)))
 }
@@ -119,7 +121,7 @@ fn warm_or_not(node: &Server) -> Client {
     client_of(builder(from_ref(node)))
 }
 
-/// The node gets the memory of another server, and keeps its run and its connections.
+/// Gives the node the data of another server; its process and its connections stay.
 fn take_over(node: &Server, master: &Server) {
     let run_id = info(node, "server", "run_id");
     follow(node, master);
@@ -144,7 +146,8 @@ fn does_not_vote(client: &Client, request: LockRequest<'_>) {
     assert!((20..=30).contains(&seconds.parse().unwrap()), "{text}");
 }
 
-/// The restart guard is the node's own, and says that it does not vote for a while.
+/// Checks that the restart guard is the node's own, and that it keeps the node from voting for a
+/// while.
 fn is_quarantined(node: &Server, client: &Client) {
     eventually("the node is enrolled again", || {
         let _ = client.warm_up(Duration::from_millis(20));

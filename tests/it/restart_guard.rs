@@ -1,4 +1,4 @@
-//! Nodes that lose their memory: killed without persistence, flushed, swapped; and restart guards
+//! Nodes that lose their data (killed without persistence, flushed, or swapped), and restart guards
 //! that are altered, moved or forbidden.
 
 use std::time::{Duration, Instant};
@@ -20,10 +20,10 @@ use crate::support::{
 
 // Memory lost while a lock is held.
 
-/// The holder's lease is still valid when the nodes are back, so a single vote of theirs could make
-/// a second holder.
+/// The holder's lease is still valid when the nodes are back, so a single vote from them could create a
+/// second holder.
 #[test]
-fn a_node_that_lost_its_memory_does_not_vote() {
+fn a_node_that_lost_its_data_does_not_vote() {
     for n in [1, 3, 5] {
         let mut servers = servers(n);
         let (first, second) = (client(&servers), client(&servers));
@@ -49,7 +49,7 @@ fn a_node_that_lost_its_memory_does_not_vote() {
     }
 }
 
-/// The control: without the restart guard there are two holders.
+/// As a control, without the restart guard there are two holders.
 #[test]
 fn without_the_restart_guard_two_clients_hold_the_same_lock() {
     for n in [1, 3, 5] {
@@ -68,7 +68,7 @@ fn without_the_restart_guard_two_clients_hold_the_same_lock() {
 }
 
 #[test]
-fn the_next_holder_comes_when_the_forgotten_lock_is_over() {
+fn the_next_holder_is_granted_when_the_forgotten_lock_has_expired() {
     for n in [1, 3] {
         let mut servers = redbolt_test_servers::servers(n);
         let (first, second) = (client_of(brief(&servers).new_nodes()), client_of(brief(&servers)));
@@ -136,7 +136,7 @@ fn a_swap_with_another_guarded_database_is_seen_by_new_connections() {
     });
 }
 
-/// Two names of one server must not become two votes while they wait for the same quarantine.
+/// Two addresses of one server must not become two votes while they wait for the same quarantine.
 #[test]
 fn one_server_under_two_names_has_one_vote_after_a_quarantine() {
     let server = Server::start();
@@ -156,9 +156,9 @@ fn one_server_under_two_names_has_one_vote_after_a_quarantine() {
     }
 }
 
-// What a server keeps.
+// Data that a server keeps.
 
-/// A server that syncs every write loses nothing. The operator vouches for that.
+/// A server that syncs every write loses nothing. The operator declares that.
 #[test]
 fn a_durable_node_votes_after_a_restart_and_a_strict_one_does_not() {
     let mut server = vouched(Server::with(&["--appendonly", "yes", "--appendfsync", "always"]));
@@ -183,7 +183,7 @@ fn a_durable_node_votes_after_a_restart_and_a_strict_one_does_not() {
         let report = refusal(strict.acquire(long(b"third")));
         quarantined(&report) == 1 && report.to_string().contains("restarted: its run id changed")
     });
-    // The operator does not vouch for a missing restart guard.
+    // A missing restart guard counts as data loss even on a durable node.
     ok(&server, "FLUSHALL");
     eventually("the durable one too", || {
         quarantined(&refusal(durable.acquire(long(b"another")))) == 1
@@ -200,7 +200,7 @@ fn a_user_without_info_can_be_accepted() {
     let marker_only = || patient([""; 0]).node_with(&server.address(), RestartTrust::MarkerOnly);
     let client = client_of(marker_only());
     assert!(client.acquire(patiently(b"job")).unwrap().release().is_ok());
-    // Without INFO the client assumes nothing, and what it can check, it checks.
+    // Without INFO, the client assumes nothing, and checks what it can.
     ok(&server, "FLUSHALL");
     assert_eq!(quarantined(&refusal(client.acquire(long(b"job")))), 1);
     eventually("the node is enrolled", || {
@@ -227,7 +227,7 @@ fn an_altered_restart_guard_needs_an_operator() {
         harm(&server);
         let before = server.cmd("DUMP redbolt:guard");
         let client = client(std::slice::from_ref(&server));
-        // It ends a wait, because only an operator can correct it.
+        // The refusal ends a wait, because only an operator can correct the restart guard.
         let report = refusal(client.acquire(patiently(b"job")));
         assert_eq!(
             report.node_votes()[0].vote,
@@ -282,7 +282,7 @@ fn clients_with_other_limits_are_refused_and_write_nothing() {
 }
 
 #[test]
-fn restart_guard_and_counters_are_no_resources() {
+fn the_restart_guard_and_counters_cannot_be_locked() {
     let servers = servers(1);
     let client = client(&servers);
     let error = client.acquire(long(b"redbolt:guard")).unwrap_err();
@@ -294,10 +294,10 @@ fn restart_guard_and_counters_are_no_resources() {
     assert!(servers[0].cmd("GET g") != Reply::Nil);
 }
 
-// An operator's commands.
+// Commands of an operator.
 
 #[test]
-fn new_nodes_vote_at_once_after_init_and_are_not_new_twice() {
+fn new_nodes_vote_at_once_after_init_which_works_once() {
     let servers = redbolt_test_servers::servers(3);
     let config = builder(&servers).build().unwrap();
     let report = init(&config, Duration::MAX).unwrap();
@@ -331,8 +331,8 @@ fn an_init_of_a_set_in_use_names_the_node_that_answers_last() {
     assert!(error.to_string().contains("scripts are forbidden"), "{error}");
 }
 
-/// What a newcomer meets: the first lock waits, and the refusal says how long, why, and what to do.
-/// "quarantined" alone did not say what to do.
+/// The first lock on new nodes is refused, with the duration, the cause and the remedy: the word
+/// "quarantined" alone did not help.
 #[test]
 fn a_refusal_by_new_nodes_suggests_init() {
     let mut servers = redbolt_test_servers::servers(3);
@@ -363,19 +363,19 @@ fn init_ends_the_wait_of_earlier_clients() {
     let servers = redbolt_test_servers::servers(3);
     let config = builder(&servers).build().unwrap();
     let client = Client::new(config.clone()).unwrap();
-    eventually("the refusal says so", || {
+    eventually("the nodes are quarantined", || {
         let report = refusal(client.acquire(long(b"job")));
         quarantined(&report) >= 2 && servers.iter().all(|server| value(server).is_some())
     });
     init(&config, LIMIT).unwrap();
     let fresh = Client::new(config).unwrap();
     let _ = fresh.acquire(long(b"job")).unwrap().release();
-    // Long before the end of the quarantine that the client knows of.
+    // The client knows only the original quarantine, which ends much later.
     assert!(client.acquire(patiently(b"job")).unwrap().is_valid());
 }
 
 #[test]
-fn init_of_a_set_that_is_not_all_there_writes_nothing_and_names_the_node() {
+fn init_with_a_node_down_writes_nothing_and_names_the_node() {
     let mut servers = redbolt_test_servers::servers(3);
     servers[1].kill();
     let config = builder(&servers).build().unwrap();
@@ -397,10 +397,10 @@ fn without_a_restart_guard_there_is_nothing_to_set_up() {
     assert_eq!(value(&servers[0]), None);
 }
 
-/// No node votes by the new limits before every lock under the old ones is over, and no client
+/// No node votes by the new limits before every lock under the old ones has expired, and no client
 /// continues with a guard that it has read before.
 #[test]
-fn a_change_of_max_ttl_drops_the_others_and_quarantines() {
+fn a_change_of_max_ttl_disconnects_clients_and_quarantines() {
     let servers = redbolt_test_servers::servers(3);
     let old = client_of(brief(&servers).new_nodes());
     let lock = old.acquire(briefly(b"job")).unwrap();
@@ -451,10 +451,10 @@ fn a_set_grows_by_two_nodes() {
     assert!(Client::new(config).unwrap().acquire(briefly(b"job")).unwrap().is_valid());
 }
 
-/// A user who may not kill the other connections cannot change a set: these connections would vote
+/// A user who may not close the other connections cannot change a set: those connections would vote
 /// by the guards that they have read.
 #[test]
-fn a_change_that_cannot_drop_the_others_is_not_complete() {
+fn a_change_that_cannot_disconnect_clients_is_not_complete() {
     let servers = redbolt_test_servers::servers(1);
     init(&brief(&servers).build().unwrap(), LIMIT).unwrap();
     ok(&servers[0], "ACL SETUSER default -client|kill");
@@ -466,10 +466,10 @@ fn a_change_that_cannot_drop_the_others_is_not_complete() {
     init_change(&config, LIMIT).unwrap();
 }
 
-/// A client that has seen a set's restart guards does not take the set for new when all of them are
-/// gone.
+/// A client that has seen a set's restart guards does not treat the set as new when all of them are
+/// missing.
 #[test]
-fn a_client_that_knew_the_nodes_never_takes_them_for_new() {
+fn a_client_that_has_seen_the_nodes_never_treats_them_as_new() {
     let mut servers = servers(3);
     let client = client_of(builder(&servers).new_nodes());
     assert_eq!(client.warm_up(LIMIT).ready(), 3);
@@ -504,7 +504,7 @@ fn a_read_only_client_changes_nothing() {
 
 /// The first request to a guarded node waits for no earlier round trip.
 #[test]
-fn a_first_contact_reads_the_restart_guard_in_the_flight_of_the_ask() {
+fn a_first_contact_reads_the_restart_guard_together_with_the_request() {
     let servers = servers(3);
     let client = client(&servers);
     let lock = client.acquire(long(b"job")).unwrap();
@@ -540,7 +540,7 @@ fn quarantined(report: &RefusalReport) -> usize {
     report.node_votes().iter().filter(|node| node.vote == quarantined).count()
 }
 
-/// Checks for the node, the reason, and the seconds left.
+/// Checks that the report names the node, the reason, and the seconds left.
 #[track_caller]
 fn reports_quarantine(report: &RefusalReport, server: &Server, reason: &str) {
     let text = report.to_string();
@@ -551,7 +551,7 @@ fn reports_quarantine(report: &RefusalReport, server: &Server, reason: &str) {
     assert!(rest.starts_with(reason), "{text}");
 }
 
-/// The restart guard's value in database 0.
+/// Returns the restart guard's value in database 0.
 fn value(server: &Server) -> Option<String> {
     match server.cmd(&format!("GET {GUARD}")) {
         Reply::Bulk(value) => Some(String::from_utf8(value).unwrap()),
@@ -565,7 +565,7 @@ fn ok(server: &Server, line: &str) {
     assert_eq!(server.cmd(line), Reply::Status("OK".into()), "{line}");
 }
 
-/// A set with quarantines short enough to wait for.
+/// Returns a configuration for a set whose quarantines are short enough to wait for.
 fn brief(servers: &[Server]) -> ConfigBuilder {
     builder(servers).max_ttl(BRIEF)
 }

@@ -1,4 +1,5 @@
-//! Work under a lock of an engine: the work ends with its lock, and the lock with the work.
+//! Work that runs under a lock of an engine: the work ends with its lock, and the lock with the
+//! work.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,13 +20,13 @@ fn forget(servers: &[Server]) {
     servers.iter().for_each(|server| drop(server.cmd("DEL job")));
 }
 
-/// Bounds a future that a bug could make wait for ever.
+/// Bounds a future that a bug could make wait forever.
 fn soon<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(LIMIT, future).await }).expect("it ends")
 }
 
-/// Set when it is dropped.
+/// A flag that is set when this value is dropped.
 struct Flag(Arc<AtomicBool>);
 
 impl Drop for Flag {
@@ -35,7 +36,7 @@ impl Drop for Flag {
 }
 
 #[test]
-fn the_lock_is_held_while_the_work_runs_and_not_behind_it() {
+fn the_lock_is_held_while_the_work_runs_and_not_afterwards() {
     let servers = servers(3);
     let engine = engine(&servers);
     let done = engine.lease("job", Duration::from_secs(29)).fenced().run(|lock| async {
@@ -64,7 +65,7 @@ fn work_is_not_run_without_the_lock() {
     assert!(matches!(refused, Err(RunError::Acquire(AcquireError::Refused(_)))), "{refused:?}");
 }
 
-/// How the lock was lost under which the work ran, and what it returned.
+/// Returns the cause of the loss, and what the work returned.
 fn lost<T>(outcome: Result<T, RunError<T>>) -> (LossCause, Option<T>) {
     match outcome {
         Err(RunError::Lost { lost, value, .. }) => (lost.cause(), value),
@@ -97,7 +98,7 @@ fn work_is_cancelled_when_its_lock_is_lost() {
     assert_eq!(lost(soon(short.run(|_| pending::<()>()))), (LossCause::Expired, None));
 }
 
-/// What it has found out is not lost with the lock.
+/// A value that the work has already computed is returned despite the loss.
 #[test]
 fn work_that_ends_before_the_loss_is_noticed_has_a_value() {
     let servers = servers(3);
@@ -105,7 +106,7 @@ fn work_that_ends_before_the_loss_is_noticed_has_a_value() {
     let outcome = soon(engine.lock("job").run(|lock| async move {
         forget(&servers);
         assert!(lock.is_valid(), "nobody has noticed");
-        // It does not await, so that it cannot be cancelled.
+        // Work that does not await cannot be cancelled.
         lock.extend(Duration::from_secs(10)).wait().unwrap_err();
         7
     }));
@@ -113,7 +114,7 @@ fn work_that_ends_before_the_loss_is_noticed_has_a_value() {
 }
 
 #[test]
-fn the_lock_is_released_behind_a_panic_and_a_future_that_is_dropped() {
+fn the_lock_is_released_after_a_panic_or_a_dropped_future() {
     let servers = servers(3);
     let engine = engine(&servers);
     let panics = |lock: HeldLock| {

@@ -1,4 +1,4 @@
-//! The scripts on a real server where a key holds data of another type: a value that is no string
+//! The scripts on a real server if a key holds data of another type: a value that is not a string
 //! is *not ours*, and never an error that stops a script half-way.
 
 use redbolt::LossCause;
@@ -7,7 +7,7 @@ use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{builder, eventually, exists, held_on, loss, patiently, servers, warm_client};
 
-/// One command for each type of data that is not a string.
+/// A command for each type of data that is not a string.
 const OTHER_TYPES: [&str; 5] =
     ["RPUSH other x", "SADD other x", "ZADD other 1 x", "HSET other x y", "XADD other * x y"];
 
@@ -28,7 +28,7 @@ fn micros() -> u64 {
     now.unwrap().as_micros() as u64
 }
 
-/// The syntax of each `.lua` file is checked by the compiler of the server.
+/// The server's own compiler checks the syntax of each `.lua` file.
 #[test]
 fn a_server_compiles_each_script_and_computes_its_digest() {
     let server = Server::start();
@@ -40,7 +40,7 @@ fn a_server_compiles_each_script_and_computes_its_digest() {
 }
 
 #[test]
-fn an_undo_goes_on_past_a_key_of_another_type() {
+fn an_undo_continues_past_a_key_of_another_type() {
     let server = Server::start();
     for other in OTHER_TYPES {
         put(&server, other);
@@ -66,7 +66,7 @@ fn a_key_of_another_type_is_not_extended_and_not_ours() {
 }
 
 #[test]
-fn a_token_is_not_written_back_where_the_key_is_of_another_type() {
+fn a_token_is_not_written_back_if_the_key_is_of_another_type() {
     let server = Server::start();
     for other in OTHER_TYPES {
         put(&server, other);
@@ -78,7 +78,7 @@ fn a_token_is_not_written_back_where_the_key_is_of_another_type() {
     }
 }
 
-/// Like a counter that is no number.
+/// A counter that is not a number fails in the same way.
 #[test]
 fn a_counter_of_another_type_cannot_be_raised() {
     let server = Server::start();
@@ -100,9 +100,9 @@ fn a_counter_of_another_type_cannot_be_raised() {
     }
 }
 
-/// A script that may not read the key does not know that the key is not ours.
+/// A script that may not read the key cannot conclude that the key is not ours.
 #[test]
-fn a_key_that_may_not_be_read_is_an_error_and_not_somebody_elses() {
+fn an_unreadable_key_is_an_error_and_not_another_client_s() {
     let server = Server::start();
     server.cmd("SET job token");
     server.cmd("ACL SETUSER default -get");

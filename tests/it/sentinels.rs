@@ -1,7 +1,9 @@
-//! Masters that real sentinels watch: found through them, and replaced by them while clients contend for a lock.
+//! Masters that real sentinels watch: clients find them through the sentinels, and follow failovers
+//! while they compete for a lock.
 //!
-//! Nobody holds a lock twice although the replica that is promoted has not got the last locks, and without the restart guard
-//! somebody does. A sentinel that is down, late or lies changes nothing as long as the others are the majority.
+//! No lock has two holders although the promoted replica lacks the last locks; without the restart
+//! guard, one does. A sentinel that is down, late or lies changes nothing as long as the others are
+//! a majority.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +22,7 @@ use crate::support::{
     patiently, process_until, pttl, refusal, vouch_for, warm_client,
 };
 
-/// A master, its replica, and those who watch them.
+/// A master, its replica, and the sentinels that watch them.
 struct Watched {
     master: Server,
     replica: Server,
@@ -32,7 +34,7 @@ impl Watched {
         Self::that_fails_over_after(SILENCE)
     }
 
-    /// Where no failover is meant to come but by order, not even on a machine that is stalled.
+    /// Returns servers that fail over only on command, even if the machine stalls.
     fn steady() -> Self {
         Self::that_fails_over_after(Duration::from_secs(8))
     }
@@ -51,7 +53,7 @@ impl Watched {
         among(self.sentinels.all().iter().map(Server::address))
     }
 
-    /// The master has locks from now on that the replica does not get.
+    /// Stops replication, so that the replica does not get the master's next locks.
     fn cut_replication(&self) {
         assert_eq!(self.master.cmd("ACL SETUSER default -psync -sync"), ok());
         self.master.cmd("CLIENT KILL TYPE replica");
@@ -66,7 +68,7 @@ impl Watched {
     }
 }
 
-/// A master that has its replica already.
+/// Starts a master and a replica that has connected to it.
 fn pair() -> [Server; 2] {
     let started = || Server::with(&["--repl-diskless-sync-delay", "0"]);
     let [master, replica] = [started(), started()];
@@ -83,7 +85,7 @@ fn among(sentinels: impl IntoIterator<Item = String>) -> String {
 }
 
 #[test]
-fn a_lock_is_taken_on_the_master_that_sentinels_name() {
+fn a_lock_is_acquired_on_the_master_named_by_the_sentinels() {
     let watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
     let client = client_of(watched.builder());
@@ -94,9 +96,9 @@ fn a_lock_is_taken_on_the_master_that_sentinels_name() {
     assert!(!exists(&watched.master, "job"));
 }
 
-/// Three nodes under the same sentinels: one that fails over is missed by nobody.
+/// Three nodes have the same sentinels, and the failover of one delays no lock.
 #[test]
-fn a_failover_of_one_node_of_three_stops_nobody() {
+fn a_failover_of_one_node_of_three_delays_no_lock() {
     let names = ["a", "b", "c"];
     let mut pairs = names.map(|_| pair());
     let masters: Vec<&Server> = pairs.iter().map(|[master, _]| master).collect();
@@ -128,8 +130,8 @@ fn no_lock_is_held_twice_over_an_ordered_failover() {
     });
 }
 
-/// Clients contend for a lock while the master is replaced, one of them holds it then for as long as it can, and they go on until
-/// the new master has granted it again.
+/// Lets clients compete for a lock while the master is replaced, until the new master has granted
+/// it again. During the failover one client holds the lock for as long as it can.
 fn nobody_holds_it_twice(mut watched: Watched, replace: impl FnOnce(&mut Watched)) {
     let builder = watched.builder().max_ttl(MAX_TTL).reconnect_backoff(MOMENT, 2 * MOMENT);
     redbolt::init(&builder.clone().build().unwrap(), LIMIT).unwrap();
@@ -146,7 +148,7 @@ fn nobody_holds_it_twice(mut watched: Watched, replace: impl FnOnce(&mut Watched
         watched.cut_replication();
         replace(&mut watched);
         let before = ledger.len();
-        // It is not released: the node keeps the lock, if it remembers it.
+        // The lock is not released: a node that remembers it still keeps it.
         eventually("the new master grants it", || ledger.len() > before + 20);
         is_over.store(true, Ordering::Relaxed);
         drop(lock);
@@ -170,7 +172,7 @@ fn contend(builder: &ConfigBuilder, ledger: &Ledger, is_over: &AtomicBool) {
     }
 }
 
-/// Who was sure to hold the lock, from when until when.
+/// The spans of time in which a holder was sure to hold the lock.
 #[derive(Default)]
 struct Ledger(Mutex<Vec<(Instant, Instant)>>);
 
@@ -187,7 +189,7 @@ impl Ledger {
         let mut all = self.0.into_inner().unwrap();
         all.sort();
         let twice = all.windows(2).find(|two| two[1].0 < two[0].1);
-        assert_eq!(twice, None, "two held it at once");
+        assert_eq!(twice, None, "two clients held it at once");
     }
 }
 
@@ -203,7 +205,7 @@ fn a_promoted_replica_is_quarantined() {
     watched.kill_master();
     assert!(!exists(&watched.replica, "job"), "it never had the lock");
     let mut reported = String::new();
-    eventually("the promoted replica is looked at", || {
+    eventually("the promoted replica is seen", || {
         reported = refusal(second.acquire(long(b"job"))).to_string();
         reported.contains(": quarantined ")
     });
@@ -227,7 +229,7 @@ fn a_lock_on_one_node_survives_a_failover_to_a_replica_that_has_its_key() {
     assert!(lock.remaining() > ttl, "it counts before the new master votes");
 }
 
-/// The control: the same without the restart guard.
+/// As a control, without the restart guard a failover grants the lock twice.
 #[test]
 fn without_the_restart_guard_a_failover_grants_a_lock_twice() {
     let mut watched = Watched::new();
@@ -240,9 +242,9 @@ fn without_the_restart_guard_a_failover_grants_a_lock_twice() {
     assert!(lock.is_valid() && other.is_valid(), "a restart guard would be of no use");
 }
 
-/// It never becomes a replica of the new one, and so never ends our connections by itself.
+/// The old master may not become a replica, and so never closes our connections by itself.
 #[test]
-fn a_failover_is_followed_at_once_although_the_old_master_goes_on() {
+fn a_failover_is_followed_at_once_although_the_old_master_stays_up() {
     let watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
     assert_eq!(watched.master.cmd("ACL SETUSER default -replicaof -slaveof"), ok());
@@ -255,7 +257,8 @@ fn a_failover_is_followed_at_once_although_the_old_master_goes_on() {
     assert!(!exists(&watched.master, "job"), "the old master is not asked any more");
 }
 
-/// Nothing else ends a connection to such a master in the time that this waits.
+/// In the time of this test, only the report of the failover can end a connection to the hanging
+/// master.
 #[test]
 fn a_failover_of_a_master_that_hangs_is_followed_at_once() {
     let watched = Watched::new();
@@ -266,7 +269,7 @@ fn a_failover_of_a_master_that_hangs_is_followed_at_once() {
     followed(&client);
 }
 
-/// The pause between two attempts is for the master that is gone.
+/// The backoff applies to the master that died, not to its replacement.
 #[test]
 fn a_master_that_died_is_replaced_at_once_whatever_the_backoff() {
     let mut watched = Watched::new();
@@ -277,12 +280,12 @@ fn a_master_that_died_is_replaced_at_once_whatever_the_backoff() {
     process_until(&mut driver, "it is ready", |driver| driver.node_report().ready() == 1);
     watched.master.kill();
     watched.sentinels.wait_for_another("jobs", &watched.master);
-    process_until(&mut driver, "the promoted replica is looked at", |driver| {
+    process_until(&mut driver, "the promoted replica is seen", |driver| {
         driver.node_report().to_string().contains(": quarantined ")
     });
 }
 
-/// Those that have restarted are listened to again.
+/// The client subscribes again to sentinels that have restarted.
 #[test]
 fn a_failover_is_followed_after_all_sentinels_have_restarted() {
     let mut watched = Watched::steady();
@@ -296,7 +299,7 @@ fn a_failover_is_followed_after_all_sentinels_have_restarted() {
     assert_eq!(info(&watched.master, "replication", "role"), "master");
 }
 
-/// Its answer is true, and then it tells of a failover that has not been.
+/// The sentinel's answer is true, and then it reports a failover that did not happen.
 #[test]
 fn one_sentinel_that_reports_a_failover_is_not_followed() {
     let watched = Watched::steady();
@@ -319,20 +322,21 @@ fn one_sentinel_that_reports_a_failover_is_not_followed() {
         client.acquire(patiently(b"job")).unwrap().release().unwrap();
         thread::sleep(MOMENT);
     }
-    assert_eq!(connections(), before + 1, "the one that has looked");
+    assert_eq!(connections(), before + 1, "only this query's connection is new");
     assert!(!exists(&stray, "job"));
 }
 
-/// The client comes to see the promoted replica, which is quarantined.
+/// Waits until the client sees the promoted replica, which is quarantined.
 fn followed(client: &Client) {
-    eventually("the promoted replica is looked at", || {
+    eventually("the promoted replica is seen", || {
         client.warm_up(MOMENT).to_string().contains(": quarantined ")
     });
 }
 
-/// Its clients cannot hear of its end either, and it goes on to grant. The clock makes the limit pass at once.
+/// A master that is cut off from the sentinels keeps granting, and its clients cannot learn of its
+/// replacement. The test's clock lets the limit of 5 s pass at once.
 #[test]
-fn what_a_master_says_counts_only_while_most_sentinels_have_lately_named_it() {
+fn a_master_votes_only_while_most_sentinels_have_recently_named_it() {
     let watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
     let ahead = Arc::new(AtomicU64::new(0));
@@ -359,8 +363,9 @@ fn what_a_master_says_counts_only_while_most_sentinels_have_lately_named_it() {
     third.resume();
 }
 
-/// Its process is stopped behind a look at the word of sentinels and before it reads the answer, which may be as young as the
-/// end of the stop. The old master may have granted another client's lock by then.
+/// The process stops after it has checked the sentinels' answer and before it times the node's
+/// answer, which may be as young as the end of the stop. By then the old master may have granted
+/// another client's lock.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_answer_does_not_count_when_the_sentinels_answer_is_too_old() {
@@ -389,8 +394,9 @@ fn an_answer_does_not_count_when_the_sentinels_answer_is_too_old() {
     third.resume();
 }
 
-/// The bytes that this process has not read yet from connections to this port. The clock waits for this, and the table may have
-/// tens of thousands of lines of other tests, so only lines of the port are taken apart.
+/// Returns the number of bytes that this process has not read yet from connections to this port.
+/// The clock calls this, and the table may have tens of thousands of lines of other tests, so only
+/// lines with the port are parsed.
 #[cfg(target_os = "linux")]
 fn unread_from(port: u16) -> u64 {
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
@@ -406,7 +412,7 @@ fn unread_from(port: u16) -> u64 {
     unread.sum()
 }
 
-/// Whether this process has a descriptor of the socket with this inode.
+/// Returns `true` if this process has a descriptor of the socket with this inode.
 #[cfg(target_os = "linux")]
 fn is_ours(inode: &str) -> bool {
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -414,10 +420,11 @@ fn is_ours(inode: &str) -> bool {
     links.any(|link| link.to_string_lossy() == format!("socket:[{inode}]"))
 }
 
-/// One client is cut off from all sentinels together with the old master, which stays one. Its TTL is shorter than `max_ttl` by
-/// more than the five seconds.
+/// A client is cut off from all sentinels together with the old master, which stays a master. The
+/// client's TTL is shorter than `max_ttl` by more than the 5 s for which an answer of the sentinels
+/// counts.
 #[test]
-fn an_old_master_that_is_cut_off_with_a_client_grants_nothing_beside_the_new_one() {
+fn an_old_master_isolated_with_a_client_grants_nothing_while_the_new_one_does() {
     let watched = Watched::steady();
     assert_eq!(watched.master.cmd("ACL SETUSER default -replicaof -slaveof"), ok());
     let ways: Vec<_> =
@@ -453,10 +460,10 @@ fn an_old_master_that_is_cut_off_with_a_client_grants_nothing_beside_the_new_one
         taken.join().unwrap()
     });
     assert!(granted > 0, "the old master granted nothing");
-    assert!(valid_until < taken_at, "two held it at once");
+    assert!(valid_until < taken_at, "two clients held it at once");
 }
 
-/// What bounds an old master that is cut off.
+/// This setting limits an old master that is cut off.
 #[test]
 fn a_master_that_needs_its_replicas_grants_nothing_without_them() {
     let watched = Watched::steady();
@@ -490,7 +497,7 @@ fn a_minority_of_sentinels_that_is_down_late_or_lies_changes_nothing() {
     let [down, first, second] = watched.sentinels.all() else { panic!("three") };
     for other in [down.address(), late.address(), lying.address()] {
         let builder = patient([among([other, first.address(), second.address()])]);
-        // Whoever waited for the one that is late would not be granted in time.
+        // A client that waited for the late sentinel would not be granted in time.
         let client = client_of(builder.response_timeout(4 * LIMIT));
         let lock = client.acquire(patiently(b"job")).unwrap();
         assert!(exists(&watched.master, "job") && !exists(&stray, "job"));
@@ -498,9 +505,10 @@ fn a_minority_of_sentinels_that_is_down_late_or_lies_changes_nothing() {
     }
 }
 
-/// A resolver cannot be interrupted: it is not waited for, and not asked again before it has answered.
+/// A resolver cannot be interrupted, so the client neither waits for it nor calls it again before
+/// it has answered.
 #[test]
-fn a_sentinel_whose_name_is_not_resolved_keeps_no_node_away() {
+fn a_sentinel_whose_name_does_not_resolve_blocks_no_node() {
     let mut watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
     watched.sentinels.all_mut()[0].kill();
@@ -517,9 +525,9 @@ fn a_sentinel_whose_name_is_not_resolved_keeps_no_node_away() {
     let client = client_of(builder);
     let asked = || info(other, "stats", "total_connections_received").parse::<u64>().unwrap();
     let (before, mut looks) = (asked(), 0);
-    eventually("it is asked again and again", || {
+    eventually("the sentinels are asked repeatedly", || {
         let reported = refusal(client.acquire(briefly())).to_string();
-        // Each look is a connection too.
+        // This query opens a connection too.
         looks += 1;
         asked() >= before + looks + 3
             && reported.contains("hangs.example:26379: its name is still being looked up")
@@ -529,7 +537,7 @@ fn a_sentinel_whose_name_is_not_resolved_keeps_no_node_away() {
     assert_eq!(look_ups.load(Ordering::Relaxed), 1);
 }
 
-/// Each of these names the node, and what the sentinels have said.
+/// Each refusal names the node and the sentinels' answers.
 #[test]
 fn without_a_majority_there_is_no_master() {
     let watched = Watched::steady();
@@ -562,7 +570,7 @@ fn without_a_majority_there_is_no_master() {
         .unwrap();
 }
 
-/// The user is given beside the file, and the end of its line is no part of it.
+/// The user is set separately, and the line end in the file is not part of the password.
 #[test]
 fn the_sentinels_password_comes_from_a_file() {
     let watched = Watched::new();
@@ -589,7 +597,7 @@ fn the_sentinels_password_comes_from_a_file() {
     assert_eq!(alone, "a user of the sentinels without a password");
 }
 
-/// How a node is refused, in words among which are these.
+/// Returns the text of a refusal, once it contains these words.
 fn refused(builder: ConfigBuilder, words: &str) -> String {
     let client = client_of(builder);
     let mut reported = String::new();
@@ -610,7 +618,7 @@ fn briefly() -> LockRequest<'static> {
     long(b"job").wait(Wait::UpTo(10 * MOMENT))
 }
 
-/// What a sentinel says that names a master at this port, without its last line end.
+/// Returns a sentinel's answer that names a master at this port, without the last line end.
 fn place(port: u16) -> String {
     format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}", port.to_string().len())
 }
@@ -619,15 +627,15 @@ fn ok() -> Reply {
     Reply::Status("OK".into())
 }
 
-/// After which a master is taken for dead.
+/// The silence after which sentinels treat a master as down.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// The longest that a lock lives, and that a promoted replica is quarantined.
+/// The longest TTL, which is also the quarantine of a promoted replica.
 const MAX_TTL: Duration = Duration::from_secs(2);
 
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// The sentinels and the master have certificates, and nobody speaks to them without TLS.
+/// The sentinels and the master have certificates, and accept only TLS.
 #[cfg(feature = "tls")]
 mod over_tls {
     use std::sync::Arc;
@@ -637,7 +645,7 @@ mod over_tls {
     use super::*;
 
     #[test]
-    fn a_lock_is_taken_over_tls_on_the_master_that_a_sentinel_names() {
+    fn a_lock_is_acquired_over_tls_on_the_master_named_by_a_sentinel() {
         let authority = Arc::new(Authority::new());
         let master = Server::over_tls(&authority, authority.server(), &[]);
         vouch_for(&[&master], 1);
@@ -658,7 +666,7 @@ mod over_tls {
         let plain = address.replace(&sentinel.tls_port().to_string(), &sentinel.port().to_string());
         refused(patient([&plain]).tls_ca(authority.ca()), "sentinels must name");
     }
-    /// Under another CA than the master, where they want to know who we are.
+    /// A sentinel and a master with different CAs; the sentinel requires a client certificate.
     struct Apart {
         theirs: Arc<Authority>,
         authority: Arc<Authority>,
@@ -667,7 +675,8 @@ mod over_tls {
     }
 
     impl Apart {
-        /// They watch the port of the master that is with TLS, or the one that is without. They cannot get in at the former, and name it.
+        /// Starts a sentinel that watches the master's port with or without TLS. It cannot connect
+        /// to the former, but still names it.
         fn new(is_master_over_tls: bool) -> Self {
             let [authority, theirs] =
                 ["the nodes' CA", "the sentinels' CA"].map(|name| Arc::new(Authority::named(name)));
@@ -699,7 +708,7 @@ mod over_tls {
     }
 
     #[test]
-    fn the_sentinels_have_a_ca_a_certificate_and_a_name_of_their_own() {
+    fn the_sentinels_can_have_a_separate_ca_certificate_and_name() {
         let apart = Apart::new(true);
         let address = format!("rediss+sentinel://127.0.0.1:{}/jobs", apart.sentinel.tls_port());
         let builder = || patient([&address]).tls_ca(apart.authority.ca());
@@ -709,7 +718,7 @@ mod over_tls {
         refused(unnamed.clone(), "it is for sentinel.example, not for 127.0.0.1");
         let unknown = unnamed.sentinel_tls_server_name("sentinel.example");
         refused(unknown, "it wants a client certificate");
-        // The name is not the node's.
+        // The name for the sentinels does not apply to the node.
         let ours = apart.theirs.client();
         let everybody_s =
             builder().sentinel_tls_ca(apart.theirs.ca()).sentinel_tls_cert(ours.certificate);
@@ -719,7 +728,7 @@ mod over_tls {
     }
 
     #[test]
-    fn the_sentinels_alone_or_the_master_alone_are_spoken_with_over_tls() {
+    fn only_the_sentinels_or_only_the_master_can_use_tls() {
         let apart = Apart::new(false);
         let address = format!("redis+sentinel://127.0.0.1:{}/jobs", apart.sentinel.tls_port());
         apart.is_granted(apart.sentinel_over_tls(patient([address]).sentinel_tls(true)));

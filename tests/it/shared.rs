@@ -1,5 +1,5 @@
-//! Locks that are shared, on real servers: who is let in beside whom, what each leaves behind, and which numbers
-//! they show to a store.
+//! Shared locks on real servers: which holders exclude each other, what each leaves behind, and
+//! which fencing tokens a store sees.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::support::{
     warm_client,
 };
 
-/// As many digits as a token has.
+/// Returns a token of the length that real tokens have.
 fn token(name: char) -> String {
     std::iter::repeat_n(name, 34).collect()
 }
@@ -35,7 +35,7 @@ fn ok() -> Reply {
 }
 
 #[test]
-fn those_who_share_hold_it_together_and_nobody_else_beside_them() {
+fn readers_hold_a_lock_together_and_exclude_writers() {
     let servers = servers(3);
     let (one, two, writer) = (client(&servers), client(&servers), client(&servers));
     let first = one.acquire(patiently(b"job").shared()).unwrap();
@@ -53,7 +53,7 @@ fn those_who_share_hold_it_together_and_nobody_else_beside_them() {
 }
 
 #[test]
-fn whoever_waits_alone_gets_it_when_the_last_who_shares_lets_go() {
+fn a_writer_is_granted_when_the_last_reader_releases() {
     let servers = servers(3);
     let (reader, writer) = (client(&servers), client(&servers));
     let shared = reader.acquire(patiently(b"job").shared()).unwrap();
@@ -68,9 +68,9 @@ fn whoever_waits_alone_gets_it_when_the_last_who_shares_lets_go() {
     });
 }
 
-/// They stand in one queue, in which each asks when it is the first.
+/// The waiters are in one queue of the process, and each asks when it is first.
 #[test]
-fn those_of_one_process_who_wait_share_beside_each_other() {
+fn readers_of_one_process_are_granted_together() {
     let servers = servers(3);
     let engine = engine(&servers);
     let ask = |request| engine.acquire(request);
@@ -90,7 +90,7 @@ fn those_of_one_process_who_wait_share_beside_each_other() {
 }
 
 #[test]
-fn a_holder_that_dies_keeps_nobody_out_for_longer_than_its_own_ttl() {
+fn a_dead_reader_delays_others_by_its_own_ttl_only() {
     let server = Server::start();
     let share =
         |name: &str, ttl: &str| eval(&server, ACQUIRE_SHARED.text, &["job"], &[name, ttl, "3"]);
@@ -98,16 +98,17 @@ fn a_holder_that_dies_keeps_nobody_out_for_longer_than_its_own_ttl() {
     assert_eq!(share(&token('b'), "300"), ok());
     assert!(pttl(&server, "job") > 50_000, "as long as the last of them");
     assert_eq!(eval(&server, UNDO_SHARED.text, &["job"], &[&token('a')]), Reply::Int(1));
-    assert!(pttl(&server, "job") <= 300, "no longer than who is left");
-    eventually("its time is over", || !exists(&server, "job"));
+    assert!(pttl(&server, "job") <= 300, "no longer than the remaining reader");
+    eventually("its TTL has expired", || !exists(&server, "job"));
 }
 
 #[test]
-fn whose_time_is_over_is_neither_extended_nor_counted() {
+fn an_expired_holder_is_neither_extended_nor_counted() {
     let server = Server::start();
     eval(&server, ACQUIRE_SHARED.text, &["job"], &[&token('a'), "1", "3"]);
     eval(&server, ACQUIRE_SHARED.text, &["job"], &[&token('b'), "60000", "3"]);
-    // Longer than the first one's TTL: a look that extends it would keep it.
+    // The sleep is longer than the first TTL. An extension that ignored the expiry would revive
+    // that reader.
     std::thread::sleep(Duration::from_millis(5));
     let extend = |name: &str, ttl: &str| eval(&server, EXTEND_SHARED.text, &["job"], &[name, ttl]);
     assert_eq!(extend(&token('a'), "60000"), Reply::Int(0));
@@ -116,12 +117,13 @@ fn whose_time_is_over_is_neither_extended_nor_counted() {
     assert_eq!(extend(&token('b'), "1000"), Reply::Int(1));
     assert!(pttl(&server, "job") > 80_000, "never shortened");
     eval(&server, ACQUIRE_SHARED.text, &["job"], &[&token('c'), "60000", "3"]);
-    assert_eq!(server.cmd("ZCARD job"), Reply::Int(2), "who is over is taken away");
+    assert_eq!(server.cmd("ZCARD job"), Reply::Int(2), "the expired reader was removed");
 }
 
-/// Exclusive holders, data of others, and sorted sets that redbolt has not made.
+/// The other data are exclusive locks, data of other programs, and sorted sets that redbolt did not
+/// write.
 #[test]
-fn data_that_is_not_a_shared_lock_denies_and_stays_as_it_is() {
+fn data_that_is_not_a_shared_lock_denies_and_is_unchanged() {
     let server = Server::start();
     for (other, pttl) in [
         ("SET other x PX 60000", 50_000..=60_000),
@@ -162,9 +164,9 @@ fn data_that_is_not_a_shared_lock_denies_and_stays_as_it_is() {
     assert_eq!(server.cmd("ZCARD other"), Reply::Int(1));
 }
 
-/// A key without an end would be in everybody's way for ever.
+/// A key without a TTL would deny all clients forever.
 #[test]
-fn an_ask_that_may_not_run_to_its_end_leaves_nothing() {
+fn a_request_without_permission_for_every_step_leaves_nothing() {
     let server = Server::start();
     let of_set = ["zadd", "pexpireat", "zrem", "zremrangebyscore", "zrange", "zscore"];
     let of_string = ["get", "del", "set"];
@@ -186,7 +188,7 @@ fn an_ask_that_may_not_run_to_its_end_leaves_nothing() {
 }
 
 #[test]
-fn all_who_share_have_one_odd_number_between_the_even_ones_of_those_who_do_not() {
+fn readers_share_an_odd_token_between_the_even_ones_of_writers() {
     let servers = servers(3);
     let (one, two) = (warm_client(builder(&servers)), warm_client(builder(&servers)));
     let mut last = 0;
@@ -198,16 +200,20 @@ fn all_who_share_have_one_odd_number_between_the_even_ones_of_those_who_do_not()
         let first = one.acquire(patiently(b"job").shared().fenced()).unwrap();
         let second = two.acquire(patiently(b"job").shared().fenced()).unwrap();
         last = first.fencing_token().unwrap().get();
-        assert_eq!(second.fencing_token().unwrap().get(), last, "one phase, one number");
+        assert_eq!(
+            second.fencing_token().unwrap().get(),
+            last,
+            "readers of one phase share the token"
+        );
         assert!(last > even && last % 2 == 1, "{last} after {even}");
         first.release().unwrap();
         second.release().unwrap();
     }
 }
 
-/// A negative number is odd in Lua, too.
+/// A negative number can be odd in Lua.
 #[test]
-fn a_counter_that_is_no_token_is_not_shown_to_a_store() {
+fn an_invalid_counter_does_not_become_a_fencing_token() {
     let server = Server::start();
     let micros = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros();
     for counter in ["-7", "0", "-inf"] {
@@ -219,9 +225,9 @@ fn a_counter_that_is_no_token_is_not_shown_to_a_store() {
     }
 }
 
-/// A node that has come back with an earlier memory shows one from before somebody had the lock alone.
+/// A node restored from an old snapshot shows a number from before a writer held the lock.
 #[test]
-fn an_odd_counter_of_long_ago_is_not_kept() {
+fn an_old_odd_counter_is_not_reused() {
     let server = Server::start();
     let micros = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as u64;
     let least = least_kept(micros, Duration::from_secs(30));
@@ -236,7 +242,7 @@ fn an_odd_counter_of_long_ago_is_not_kept() {
 }
 
 #[test]
-fn a_shared_lock_is_extended_detached_and_attached_as_what_it_is() {
+fn a_shared_lock_stays_shared_when_extended_detached_and_attached() {
     let servers = servers(3);
     let (reader, other) = (warm_client(builder(&servers)), warm_client(builder(&servers)));
     let mut lock = reader
@@ -264,7 +270,7 @@ fn a_shared_lock_on_two_resources_is_refused_at_once() {
 }
 
 #[test]
-fn an_inspection_names_those_who_share_and_an_operator_can_break_their_lock() {
+fn an_inspection_names_the_readers_and_an_operator_can_break_their_lock() {
     let servers = servers(3);
     let reader = |label: &str| warm_client(builder(&servers).label(label));
     let (one, two, operator) = (reader("one"), reader("two"), reader("operator"));
@@ -287,16 +293,17 @@ fn an_inspection_names_those_who_share_and_an_operator_can_break_their_lock() {
     assert!(report.is_confirmed() && report.broken() == 3, "{report}");
     assert_eq!(held_on(&servers, "job"), 0);
     let alone = operator.acquire(patiently(b"job")).unwrap();
-    // They do not know yet, and what they let go of is no longer theirs.
+    // These holders do not know yet that they lost the lock, and their release must not touch the
+    // next holder's.
     for lock in [first, second] {
         drop(lock);
     }
     assert!(alone.is_valid() && held_on(&servers, "job") == 3);
 }
 
-/// More of them than are shown, and sorted sets of others.
+/// One lock has more readers than a report shows, and one sorted set is of another program.
 #[test]
-fn a_crowd_that_shares_is_counted_and_a_sorted_set_of_others_is_other_data() {
+fn many_readers_are_counted_and_another_sorted_set_is_other_data() {
     let servers = servers(1);
     let client = warm_client(builder(&servers));
     for name in 0..20 {
@@ -318,7 +325,8 @@ fn a_crowd_that_shares_is_counted_and_a_sorted_set_of_others_is_other_data() {
     }
 }
 
-/// An address that leads to another server of the set for a moment, and back: what one server says counts once.
+/// An address may lead to another server of the set for a moment, and back. A server's vote counts
+/// once.
 #[test]
 fn a_server_that_is_asked_twice_grants_once() {
     let server = Server::start();

@@ -1,4 +1,5 @@
-//! What the tests share: clients for servers, queries to the servers themselves, and bounded waits.
+//! Helpers that the tests share: clients for servers, queries to the servers themselves, and
+//! bounded waits.
 
 use std::borrow::Borrow;
 #[cfg(feature = "tls")]
@@ -19,7 +20,7 @@ thread_local! {
     static OVER_TLS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lets all servers that `test` starts on this thread speak TLS as well, and all clients of them speak it.
+/// Lets all servers that `test` starts on this thread, and all their clients, use TLS.
 #[cfg(feature = "tls")]
 pub(crate) fn over_tls(test: impl FnOnce()) {
     OVER_TLS.set(true);
@@ -48,17 +49,17 @@ pub(crate) fn new_servers(n: usize) -> Vec<Server> {
     }
 }
 
-/// A server's address, as it is shown.
+/// Returns a server's address as it is shown.
 pub(crate) fn address(server: &Server) -> String {
     if server.has_tls() { server.tls_address() } else { server.address() }
 }
 
-/// A server as the only node of a set that an operator has initialised.
+/// Returns a server as the only node of a set that an operator has initialised.
 pub(crate) fn server() -> Server {
     vouched(Server::start())
 }
 
-/// The same for a server that was started with arguments.
+/// Marks a server that was started with arguments as the only node of an initialised set.
 pub(crate) fn vouched(server: Server) -> Server {
     vouch_for(std::slice::from_ref(&server), 1);
     server
@@ -76,14 +77,15 @@ pub(crate) fn vouch_for<S: Borrow<Server>>(servers: &[S], nodes: usize) {
     }
 }
 
-/// The restart guard's value that a client of so many nodes expects on this server.
+/// Returns the value of the restart guard that a client of this number of nodes expects on this
+/// server.
 pub(crate) fn own_restart_guard(server: &Server, nodes: usize) -> String {
     let (run_id, replication_id) =
         (info(server, "server", "run_id"), info(server, "replication", "master_replid"));
     format!("{run_id}.{replication_id}:{}:{nodes}:0", LONG.as_millis())
 }
 
-/// A field of a section of the server's `INFO`.
+/// Returns a field of a section of the server's `INFO`.
 pub(crate) fn info(server: &Server, section: &str, field: &str) -> String {
     let Reply::Bulk(info) = server.cmd(&format!("INFO {section}")) else { panic!("no INFO") };
     let info = String::from_utf8(info).unwrap();
@@ -91,11 +93,12 @@ pub(crate) fn info(server: &Server, section: &str, field: &str) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// A builder with one node for each server. Timeouts are long, because a test machine is busy.
+/// Returns a builder with one node for each server. Timeouts are long, because a test machine is
+/// busy.
 pub(crate) fn builder(servers: &[Server]) -> ConfigBuilder {
     #[cfg(feature = "tls")]
     if servers.first().is_some_and(Server::has_tls) {
-        // A handshake takes a server and a client more than anything else here.
+        // A handshake takes longer than any other exchange here.
         let builder =
             patient(servers.iter().map(Server::tls_address)).connect_timeout(5 * PATIENCE);
         return builder.tls_ca(servers[0].authority().ca());
@@ -103,7 +106,7 @@ pub(crate) fn builder(servers: &[Server]) -> ConfigBuilder {
     patient(servers.iter().map(Server::address))
 }
 
-/// A builder for these addresses, with timeouts as long as those of [`builder`].
+/// Returns a builder for these addresses, with timeouts as long as those of [`builder`].
 pub(crate) fn patient<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> ConfigBuilder {
     with_nodes(
         Config::builder()
@@ -115,7 +118,7 @@ pub(crate) fn patient<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> 
     )
 }
 
-/// A builder for these addresses with the default settings.
+/// Returns a builder for these addresses with the default settings.
 pub(crate) fn default<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> ConfigBuilder {
     with_nodes(Config::builder().formats(&Profile::ALL), addresses)
 }
@@ -139,8 +142,8 @@ pub(crate) fn driver_of(builder: ConfigBuilder) -> Driver {
     Driver::new(builder.build().unwrap()).unwrap()
 }
 
-/// A client whose connections are all open, so that every node receives its first request. A
-/// request that still waits for a connection when the call returns may never be sent.
+/// Returns a client whose connections are all open, so that every node receives its first request.
+/// A request that still waits for a connection when the call returns may never be sent.
 pub(crate) fn warm_client(builder: ConfigBuilder) -> Client {
     let client = client_of(builder);
     let report = client.warm_up(LIMIT);
@@ -148,8 +151,7 @@ pub(crate) fn warm_client(builder: ConfigBuilder) -> Client {
     client
 }
 
-/// A request whose key would outlast every test unless it is removed.
-/// How the lock was lost, if that is why it was not extended.
+/// Returns the cause of a loss, if the extension failed because the lock was lost.
 pub(crate) fn loss(error: &ExtendError) -> Option<LossCause> {
     match error {
         ExtendError::Lost(lost) => Some(lost.cause()),
@@ -157,16 +159,17 @@ pub(crate) fn loss(error: &ExtendError) -> Option<LossCause> {
     }
 }
 
+/// Returns a request whose key outlasts every test unless it is removed.
 pub(crate) fn long(resource: &[u8]) -> LockRequest<'_> {
     LockRequest::new(resource).ttl(LONG)
 }
 
-/// As [`long`], retrying for up to [`LIMIT`].
+/// Does the same as [`long`], retrying for up to [`LIMIT`].
 pub(crate) fn patiently(resource: &[u8]) -> LockRequest<'_> {
     long(resource).wait(Wait::UpTo(LIMIT))
 }
 
-/// The refusal of an acquisition that must not succeed.
+/// Returns the refusal of an acquisition that must not succeed.
 pub(crate) fn refusal(outcome: Result<LockGuard<'_>, AcquireError>) -> RefusalReport {
     match outcome {
         Err(AcquireError::Refused(report)) => report,
@@ -174,17 +177,17 @@ pub(crate) fn refusal(outcome: Result<LockGuard<'_>, AcquireError>) -> RefusalRe
     }
 }
 
-/// Whether the server has a key of this name in database 0.
+/// Returns `true` if the server has a key of this name in database 0.
 pub(crate) fn exists(server: &Server, key: &str) -> bool {
     server.cmd(&format!("EXISTS {key}")) == Reply::Int(1)
 }
 
-/// On how many servers there is a key of this name.
+/// Returns the number of servers that have a key of this name.
 pub(crate) fn held_on(servers: &[Server], key: &str) -> usize {
     servers.iter().filter(|server| exists(server, key)).count()
 }
 
-/// The key's remaining TTL on the server.
+/// Returns the key's remaining TTL on the server, in ms.
 pub(crate) fn pttl(server: &Server, key: &str) -> i64 {
     match server.cmd(&format!("PTTL {key}")) {
         Reply::Int(ms) => ms,
@@ -192,12 +195,12 @@ pub(crate) fn pttl(server: &Server, key: &str) -> i64 {
     }
 }
 
-/// How often the server has executed a command.
+/// Returns how often the server has executed a command.
 pub(crate) fn calls(server: &Server, command: &str) -> u64 {
     calls_by(server.cmd("INFO commandstats"), command)
 }
 
-/// How often a command was executed successfully, from `INFO commandstats`.
+/// Returns how often a command was executed successfully, from `INFO commandstats`.
 pub(crate) fn calls_by(stats: Reply, command: &str) -> u64 {
     let Reply::Bulk(stats) = stats else { panic!("{stats:?}") };
     let start = format!("cmdstat_{command}:calls=");
@@ -208,7 +211,7 @@ pub(crate) fn calls_by(stats: Reply, command: &str) -> u64 {
     number(line) - failed
 }
 
-/// How many changes a server has made to its data since its start.
+/// Returns the number of changes that the server has made to its data since its start.
 pub(crate) fn changes(server: &Server) -> u64 {
     let Reply::Bulk(info) = server.cmd("INFO persistence") else { panic!("no INFO") };
     let info = String::from_utf8(info).unwrap();
@@ -224,22 +227,24 @@ pub(crate) fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: im
     });
 }
 
-/// Whether one of a few tries succeeds: a stalled machine spoils single ones, a bug all of them.
+/// Returns `true` if one of a few tries succeeds: a stalled machine fails single tries, a bug all
+/// of them.
 pub(crate) fn once_in(tries: usize, is_so: impl FnMut() -> bool) -> bool {
     std::iter::repeat_with(is_so).take(tries).any(|is_so| is_so)
 }
 
-/// What all nodes tell of a resource: a look does not wait for long for those behind a quorum.
+/// Inspects a resource until all nodes have answered: a single inspection waits only briefly for
+/// nodes after the quorum.
 pub(crate) fn looks(client: &Client, resource: &[u8]) -> Inspection {
     let mut seen = client.inspect(resource).unwrap();
-    eventually("all nodes tell", || {
+    eventually("all nodes have answered", || {
         seen = client.inspect(resource).unwrap();
         seen.nodes.iter().all(|node| node.state.is_ok())
     });
     seen
 }
 
-/// Waits until the condition holds. After [`LIMIT`] it never will.
+/// Waits until the condition holds, and panics after [`LIMIT`].
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + LIMIT;
     while !holds() {
@@ -301,13 +306,13 @@ pub(crate) fn held_by(driver: &mut Driver, request: LockRequest<'_>) -> LockId {
     id
 }
 
-/// Far longer than any answer takes; only tests of timeouts wait for it.
+/// A timeout far longer than any answer takes; only tests of timeouts wait for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(6);
 
 /// The silence that ends a connection; longer than any timeout of an answer.
 const DEAD: Duration = Duration::from_secs(10);
 
-/// The longest that a test waits for anything. Well below [`LONG`].
+/// The longest that a test waits for anything, well below [`LONG`].
 pub(crate) const LIMIT: Duration = Duration::from_secs(15);
 
 /// The longest TTL that the default configuration permits.

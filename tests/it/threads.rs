@@ -1,4 +1,4 @@
-//! The threads of the library beside those of its program, whose signals are not theirs.
+//! The threads of the library block signals, which belong to the program.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeSet;
@@ -12,9 +12,10 @@ use redbolt_test_servers::{Act, Impostor};
 use crate::engine::engine_of;
 use crate::support::{eventually, patient};
 
-/// A thread that does not block a signal can get it, and the default action of most ends the process with its locks taken.
+/// A thread that does not block a signal may receive it, and the default action of most signals
+/// ends the process, with its locks held.
 #[test]
-fn a_signal_that_the_program_reads_does_not_go_to_a_thread_of_the_library() {
+fn a_signal_for_the_program_is_not_delivered_to_a_thread_of_the_library() {
     let silent = Impostor::start(Act::Silent);
     let sentinels = format!("redis+sentinel://{}/jobs", silent.address());
     let (_never, hangs) = channel::<()>();
@@ -24,7 +25,7 @@ fn a_signal_that_the_program_reads_does_not_go_to_a_thread_of_the_library() {
         Err(ErrorKind::TimedOut.into())
     });
     let engine = engine_of(builder);
-    // The kernel keeps 15 bytes of a name. Threads of other tests are the library's as well.
+    // The kernel keeps 15 bytes of a name. Threads of other tests belong to the library as well.
     let expected = ["redbolt-engine", "redbolt-resolve", "redbolt-sentine"];
     let mut seen = BTreeSet::new();
     eventually("each kind of thread is there", || {
@@ -39,11 +40,11 @@ fn a_signal_that_the_program_reads_does_not_go_to_a_thread_of_the_library() {
     drop(engine);
 }
 
-/// The threads of the library, and which signals each blocks.
+/// Returns the threads of the library, with the signals that each blocks.
 fn ours() -> Vec<(String, u64)> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let statuses = tasks.flatten().filter_map(|task| {
-        // It may have ended meanwhile.
+        // The thread may have ended meanwhile.
         let status = fs::read_to_string(task.path().join("status")).ok()?;
         let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let mask = u64::from_str_radix(field("SigBlk:")?, 16).ok()?;
@@ -52,5 +53,6 @@ fn ours() -> Vec<(String, u64)> {
     statuses.filter(|(name, _)| name.starts_with("redbolt-")).collect()
 }
 
-/// HUP, INT, QUIT, USR1, USR2, PIPE, ALRM, TERM, CHLD, CONT, TSTP, PROF, WINCH and two that are real-time.
+/// The signals HUP, INT, QUIT, USR1, USR2, PIPE, ALRM, TERM, CHLD, CONT, TSTP, PROF, WINCH and two
+/// real-time ones.
 const SIGNALS: [u32; 15] = [1, 2, 3, 10, 12, 13, 14, 15, 17, 18, 20, 27, 28, 34, 64];

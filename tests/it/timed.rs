@@ -1,8 +1,8 @@
-//! Embedded nodes and clients with one clock, which the test moves: for what depends on time.
+//! Embedded nodes and clients that share one clock, which the test moves.
 //!
 //! The embedded node is compared with a real server command by command
-//! (`crates/node/tests/differential.rs`). A test here waits for no lease, quarantine or grace, and a
-//! stalled machine ends none, because each is far longer than any stall.
+//! (`crates/node/tests/differential.rs`). A test here waits for no lease, quarantine or grace, and
+//! a stalled machine ends none, because each is far longer than any stall.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,15 +24,15 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
-    /// Nodes that vote.
+    /// Starts nodes that vote.
     pub(crate) fn of(count: usize) -> Self {
         let (clock, max_ttl) = (Clock::default(), crate::support::LONG);
         let nodes = Node::set_by(count, &clock, max_ttl).unwrap();
         Self { nodes, clock, max_ttl, began: Instant::now() }
     }
 
-    /// A builder for clients of these nodes by their clock. Nothing is given up because an answer
-    /// is late: when the clock moves, all answers that are on their way seem to be.
+    /// Returns a builder for clients of these nodes, with their clock. Its timeouts are long,
+    /// because when the clock moves, all answers in flight seem late.
     pub(crate) fn builder(&self) -> ConfigBuilder {
         let addresses = self.nodes.iter().map(|node| node.address().to_string());
         self.bend(patient(addresses).max_ttl(self.max_ttl))
@@ -154,15 +154,15 @@ impl Timed {
     }
 }
 
-/// A request that waits for as long as the test lets it.
+/// Returns a request that waits for as long as the test lets it.
 pub(crate) fn waits(resource: &[u8]) -> LockRequest<'_> {
     LockRequest::new(resource).wait(Wait::Forever)
 }
 
-/// Shorter than any timeout of an answer, so that a step ends nothing that is in flight.
+/// A step of the clock, shorter than any timeout of an answer, so that it ends nothing in flight.
 const STEP: Duration = Duration::from_millis(500);
 
-/// A step of a driver that is driven by the test: shorter than anything that a lock is granted.
+/// A step of a driver that the test drives, shorter than any lease.
 const FINE_STEP: Duration = Duration::from_millis(20);
 
 /// The real time of a step: longer than a client sleeps by a clock that moves.

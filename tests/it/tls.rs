@@ -1,6 +1,6 @@
 //! Locks over TLS: servers with every kind of certificate, and networks that break at every byte.
 //!
-//! That TLS changes nothing else is shown by the scenarios, which each front plays over TLS as well.
+//! The scenarios, which each API also runs over TLS, show that TLS changes nothing else.
 
 use std::collections::HashSet;
 use std::env;
@@ -24,7 +24,7 @@ use crate::support::{
     process_until, refusal, servers, vouch_for, vouched,
 };
 
-/// A server that is a voter for whoever comes in.
+/// Starts a server that votes for any client that may connect.
 fn server(authority: &Arc<Authority>, identity: Identity, args: &[&str]) -> Server {
     vouched(Server::over_tls(authority, identity, args))
 }
@@ -42,7 +42,7 @@ fn refused(client: &Client) -> RefusalReport {
     refusal(client.acquire(long(b"job")))
 }
 
-/// The words behind the only node of a refusal.
+/// Returns the text of a refusal about the only node.
 fn words(builder: ConfigBuilder) -> String {
     let report = refused(&client_of(builder));
     let text = report.to_string();
@@ -63,7 +63,7 @@ fn every_version_and_form_of_address() {
 }
 
 #[test]
-fn a_password_and_a_database_are_for_tls_as_well() {
+fn a_password_and_a_database_work_over_tls() {
     let authority = Arc::new(Authority::new());
     let server = Server::over_tls(&authority, authority.server(), &["--requirepass", "s3cret"]);
     let address = format!("rediss://:s3cret@127.0.0.1:{}/3", server.tls_port());
@@ -77,7 +77,7 @@ fn a_password_and_a_database_are_for_tls_as_well() {
 }
 
 #[test]
-fn a_certificate_that_is_not_accepted_is_reported_with_the_reason() {
+fn a_rejected_certificate_is_reported_with_the_reason() {
     let authority = Arc::new(Authority::new());
     let not_accepted = "the server's certificate is not accepted";
     let server = |identity| server(&authority, identity, &[]);
@@ -111,9 +111,9 @@ fn a_certificate_that_is_not_accepted_is_reported_with_the_reason() {
     assert_eq!(reported, unknown);
 }
 
-/// What the system trusts is what a variable says, in a process of its own.
+/// The system's certificates come from an environment variable, so this needs a separate process.
 #[test]
-fn the_system_s_certificates_are_believed_where_no_file_is_named() {
+fn the_system_s_certificates_are_trusted_if_no_file_is_given() {
     let authority = Arc::new(Authority::new());
     let server = server(&authority, authority.server(), &[]);
     let reported = |trusted: &Authority| {
@@ -134,7 +134,7 @@ fn the_system_s_certificates_are_believed_where_no_file_is_named() {
 }
 
 #[test]
-#[ignore = "one of the processes of the_system_s_certificates_are_believed_where_no_file_is_named"]
+#[ignore = "one of the processes of the_system_s_certificates_are_trusted_if_no_file_is_given"]
 fn system_process() {
     let Ok(address) = env::var(NODE) else { return };
     match client_of(patient([address])).acquire(long(b"job")) {
@@ -146,7 +146,7 @@ fn system_process() {
 const NODE: &str = "REDBOLT_TEST_NODE_OF_SYSTEM";
 
 #[test]
-fn only_a_switch_called_danger_believes_everybody() {
+fn only_a_switch_called_danger_accepts_any_certificate() {
     let authority = Arc::new(Authority::new());
     let server = server(&authority, authority.expired(), &[]);
     let other = Authority::named("somebody else");
@@ -156,7 +156,7 @@ fn only_a_switch_called_danger_believes_everybody() {
 }
 
 #[test]
-fn a_server_that_wants_a_client_certificate_gets_it_or_says_so() {
+fn a_server_that_requires_a_client_certificate_gets_it_or_is_named() {
     let authority = Arc::new(Authority::new());
     let ours = authority.client();
     let stranger = Authority::named("somebody else");
@@ -183,10 +183,10 @@ fn a_server_that_wants_a_client_certificate_gets_it_or_says_so() {
 }
 
 #[test]
-fn a_port_with_tls_and_one_without_are_named_when_mixed_up() {
+fn a_tls_port_and_a_plain_port_mixed_up_are_named() {
     let authority = Arc::new(Authority::new());
     let server = server(&authority, authority.server(), &[]);
-    // A server of Redis waits for the end of what looks like a line.
+    // A Redis server waits for the end of what looks like a line.
     let reported = words(trusting(&authority, &format!("rediss://{}", server.address())));
     assert_eq!(reported, format!("no connection in {PATIENCE:?} ({NOT_ANSWERED})"));
     let reported = words(patient([format!("127.0.0.1:{}", server.tls_port())]));
@@ -218,10 +218,10 @@ fn a_handshake_that_does_not_end_is_given_up() {
     assert_eq!(reported, format!("no connection in 300ms ({NOT_ANSWERED})"));
 }
 
-/// The last request is in the kernel by half, and nothing is written after it.
+/// The kernel has taken half of the last request, and no later write follows it.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_the_kernel_does_not_take_is_sent_when_it_has_room() {
+fn bytes_that_the_kernel_does_not_take_are_sent_later() {
     let authority = Arc::new(Authority::new());
     let server = server(&authority, authority.server(), &[]);
     let proxy = Proxy::narrow_before(&format!("127.0.0.1:{}", server.tls_port()));
@@ -250,7 +250,8 @@ fn what_the_kernel_does_not_take_is_sent_when_it_has_room() {
 #[cfg(target_os = "linux")]
 const LARGE: usize = 60_000;
 
-/// How many bytes stand in the queues of connections to this port, sent or not, once that has settled.
+/// Returns the number of bytes in the queues of connections to this port, sent or not, once that
+/// has settled.
 #[cfg(target_os = "linux")]
 fn in_the_kernel(port: u16) -> usize {
     let port = format!(":{port:04X}");
@@ -264,7 +265,7 @@ fn in_the_kernel(port: u16) -> usize {
             let bytes = |hex| usize::from_str_radix(hex, 16).unwrap();
             match (cells[2].ends_with(&port), cells[1].ends_with(&port)) {
                 (true, _) => bytes(sent),
-                // What is in a listener's queue are connections.
+                // A listener's queue counts connections, not bytes.
                 (_, true) if cells[3] != "0A" => bytes(received),
                 _ => 0,
             }
@@ -279,7 +280,7 @@ fn in_the_kernel(port: u16) -> usize {
     last
 }
 
-/// Each answer is a record of its own, and together they are more than one read takes.
+/// Each answer is a separate record, and together they exceed one read.
 #[test]
 fn many_records_that_came_at_once_are_all_read() {
     let authority = Arc::new(Authority::new());
@@ -306,8 +307,8 @@ fn many_records_that_came_at_once_are_all_read() {
     });
 }
 
-/// Each byte is the last one once, in each direction. Nothing hangs, nothing is granted, and the next connection is as
-/// good as ever.
+/// Each byte is once the last one, in each direction. Nothing hangs, nothing is granted, and the
+/// next connection works.
 #[test]
 fn a_handshake_is_cut_at_every_byte() {
     let authority = Arc::new(Authority::new());
@@ -346,7 +347,7 @@ fn a_handshake_is_cut_at_every_byte() {
     }
 }
 
-/// Shorter than what a server has sent when the handshake is over, and what a client has.
+/// A length shorter than what a server, or a client, has sent by the end of the handshake.
 const FLIGHT: usize = 650;
 const FIRST_WORDS: usize = 250;
 
@@ -375,13 +376,13 @@ fn a_server_that_dies_and_comes_back_is_a_voter_again() {
     server.kill();
     refused(&client);
     eventually("nobody listens", || refused(&client).to_string().contains("connection refused"));
-    // It has forgotten all sessions as well.
+    // The server has also lost its session tickets.
     server.restart();
     vouch_for(std::slice::from_ref(&server), 1);
     is_granted(&client);
 }
 
-/// The certificate is not sent again, so the server says less.
+/// The server does not send its certificate again, so it sends less.
 #[test]
 fn a_reconnect_resumes_the_session() {
     let authority = Arc::new(Authority::new());
@@ -444,9 +445,9 @@ fn certificates_are_read_again_before_each_connection() {
     eventually("it is there again", || client.acquire(long(b"job")).is_ok());
 }
 
-/// Opening a pipe without a writer waits without end, as opening a file on a dead file server does.
+/// Opening a pipe without a writer blocks without end, like opening a file on a dead file server.
 #[test]
-fn a_file_system_that_hangs_stops_no_extension() {
+fn a_hanging_file_system_stops_no_extension() {
     let servers = redbolt_test_servers::servers_over_tls(3);
     vouch_for(&servers, 3);
     let pem = fs::read(servers[0].authority().ca()).unwrap();
@@ -466,7 +467,7 @@ fn a_file_system_that_hangs_stops_no_extension() {
     let before = received.count.load(Ordering::Relaxed);
     eventually("it is extended on", || received.count.load(Ordering::Relaxed) >= before + 3);
     assert!(guard.is_valid());
-    // It can be opened for writing only while it is being read.
+    // The pipe can be opened for writing only while it is being read.
     let options = || fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&ca);
     let mut writer = None;
     eventually("it is being read", || {
@@ -509,9 +510,9 @@ fn nodes_notify_over_tls() {
     assert!(report.nodes.iter().any(active), "{report}");
 }
 
-/// The peer is silent, and the kernel does not know it.
+/// The peer is silent, and its kernel has not closed the connection.
 #[test]
-fn a_peer_that_is_half_gone_is_given_up() {
+fn a_half_open_connection_is_given_up() {
     let authority = Arc::new(Authority::new());
     let server = server(&authority, authority.server(), &[]);
     let proxy = Proxy::before(&format!("127.0.0.1:{}", server.tls_port()));

@@ -1,4 +1,4 @@
-//! Nodes that cannot vote: each reports its cause, word for word, and the other nodes decide.
+//! Nodes that cannot vote: each reports its exact cause, and the other nodes decide.
 
 use std::time::{Duration, Instant};
 
@@ -16,15 +16,16 @@ use crate::support::{
 
 /// A node that must not vote, and its expected report.
 struct Unfit<'a> {
-    /// Its address in the configuration, and as shown.
+    /// The address in the configuration, and as shown.
     url: &'a str,
     shown: &'a str,
-    /// The text after its address in a refusal.
+    /// The text after the address in a refusal.
     words: &'a str,
 }
 
 impl Unfit<'_> {
-    /// Alone it refuses soon, with its cause; beside two good nodes the lock is granted.
+    /// Checks that the node alone leads to a refusal with its cause, and that with two good nodes
+    /// the lock is granted.
     fn check(&self) {
         let client = client_of(patient([self.url]));
         let began = Instant::now();
@@ -78,9 +79,9 @@ fn a_wrong_password() {
     assert_eq!(admin(&server, "KEYS *"), Reply::Array(vec![]));
 }
 
-/// After a failed AUTH commands run as the default user, who may do everything here.
+/// After a failed AUTH, commands run as the default user, who may do everything here.
 #[test]
-fn a_wrong_password_where_everybody_may_come_in() {
+fn a_wrong_password_fails_even_if_none_is_required() {
     let server = Server::start();
     server.cmd("ACL SETUSER alice on >right ~* +@all");
     let shown = server.address();
@@ -96,7 +97,7 @@ fn a_wrong_password_where_everybody_may_come_in() {
 }
 
 #[test]
-fn a_database_that_is_not_there() {
+fn a_missing_database() {
     let server = Server::start();
     let (url, shown) = (format!("redis://{}/99", server.address()), server.address());
     Unfit { url: &url, shown: &shown, words: "no such database" }.check();
@@ -104,8 +105,8 @@ fn a_database_that_is_not_there() {
     assert_eq!(server.cmd("KEYS *"), Reply::Array(vec![]));
 }
 
-/// The password was right once, so the request follows AUTH in the same flight; then it runs as
-/// another user.
+/// The password was right once, so the request is sent together with AUTH; then it runs as another
+/// user.
 #[test]
 fn a_password_that_was_right_once() {
     let server = server();
@@ -155,7 +156,7 @@ fn a_user_without_info() {
 }
 
 #[test]
-fn a_user_whose_keys_are_others() {
+fn a_user_without_access_to_the_key() {
     let server = Server::start();
     server.cmd("ACL SETUSER default resetkeys ~locks:*");
     check(
@@ -219,7 +220,7 @@ fn a_user_without_del() {
         let report = refusal(client.acquire(long(resource))).to_string();
         report.contains(": NOPERM: the user lacks a permission (")
     };
-    eventually("the refusal says why", || is_notified(b"job"));
+    eventually("the refusal names the cause", || is_notified(b"job"));
     for _ in 0..5 {
         assert!(is_notified(b"another"));
         let _ = client.warm_up(Duration::from_millis(50));
@@ -234,7 +235,7 @@ fn scripts_that_are_forbidden_while_connected_and_allowed_again() {
     let _ = client.acquire(patiently(b"before")).unwrap().release();
     forbid(&server, "-eval -evalsha");
     drop(client.acquire(patiently(b"job").ttl(Duration::from_secs(20))).unwrap());
-    eventually("the refusal says why", || {
+    eventually("the refusal names the cause", || {
         let report = refusal(client.acquire(long(b"another"))).to_string();
         report.contains("scripts are forbidden (NOPERM")
     });
@@ -309,7 +310,7 @@ fn a_server_that_is_too_old() {
 }
 
 #[test]
-fn a_password_for_a_server_of_old_that_has_none() {
+fn a_password_for_an_old_server_without_one() {
     let error = "-ERR Client sent AUTH, but no password is set";
     let impostor = Impostor::start(Act::Always(error.into()));
     let url = format!("redis://:secret@{}", impostor.address());
@@ -318,7 +319,7 @@ fn a_password_for_a_server_of_old_that_has_none() {
 }
 
 #[test]
-fn a_port_where_everybody_is_turned_away() {
+fn a_port_that_closes_every_connection() {
     let impostor = Impostor::start(Act::Close);
     let words = refusal_of(&impostor.address());
     assert!(words.starts_with("connection ") && words.ends_with("TLS only does that)"), "{words}");
@@ -359,13 +360,13 @@ fn a_master_that_becomes_a_replica_while_connected() {
         report.nodes[0].state == NodeState::Down(Cause::Replica)
     });
     server.cmd("REPLICAOF NO ONE");
-    // It might have another's memory now. Here somebody knows that it has not.
+    // A new master might have another's data; here the test knows that it does not.
     vouch_for(std::slice::from_ref(&server), 1);
     eventually("the node votes again", || client.acquire(long(b"job")).is_ok());
 }
 
 #[test]
-fn a_server_that_reads_its_data() {
+fn a_server_that_is_loading_its_data() {
     let mut server = vouched(Server::with(&[
         "--key-load-delay",
         "20000",
@@ -382,7 +383,7 @@ fn a_server_that_reads_its_data() {
     // This check proves that the server is still loading.
     let loading = |server: &Server| matches!(server.cmd("GET x"), Reply::Error(e) if e.starts_with("LOADING"));
     assert!(loading(&server));
-    // Its restart guard is saved with the rest.
+    // The restart guard is saved with the rest of the data.
     let client = client_of(patient([""; 0]).node_with(&server.address(), RestartTrust::Durable));
     let report = refusal(client.acquire(long(b"job"))).to_string();
     assert!(report.ends_with(": LOADING: the server is still reading its data"), "{report}");
@@ -408,8 +409,8 @@ fn a_server_that_may_evict() {
     assert!(client.acquire(patiently(b"job")).unwrap().is_valid());
 }
 
-/// The first request follows the handshake in the same flight. If the node then turns out to be no
-/// voter, its grant is undone at once, not with the lock.
+/// The first request follows the handshake in the same flight. If the handshake then shows that the
+/// node may not vote, its grant is undone at once, not with the lock.
 #[test]
 fn the_grant_of_a_refused_node_is_undone_while_the_lock_is_held() {
     let unfit = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
@@ -518,7 +519,7 @@ fn one_server_under_two_names() {
     }
 }
 
-/// The text of a refusal about the only node.
+/// Returns the text of a refusal about the only node.
 fn refusal_of(address: &str) -> String {
     let report = refusal(client_of(patient([address])).acquire(long(b"job"))).to_string();
     let (_, words) = report.split_once(&format!("node 1 {address}: ")).unwrap();

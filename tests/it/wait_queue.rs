@@ -1,4 +1,4 @@
-//! Many waiters in one process: they form a queue, and disturb neither one another nor the nodes.
+//! Many waiters in one process form a queue, and disturb neither one another nor the nodes.
 
 use std::sync::{Barrier, Mutex};
 use std::thread;
@@ -11,10 +11,11 @@ use crate::support::{
     LIMIT, builder, calls, driver_of, eventually, held_on, long, patiently, process_until, servers,
 };
 
-/// How many wait for one resource.
+/// The number of waiters for one resource.
 const CROWD: usize = 200;
 
-/// One request for each grant, and a few more. A waiter outside of the queue would double them.
+/// The expected number of requests: one for each grant, and a few more. A waiter outside the queue
+/// would double them.
 const ASKS: u64 = CROWD as u64 + CROWD as u64 / 20;
 
 fn sets(servers: &[Server]) -> Vec<u64> {
@@ -22,7 +23,7 @@ fn sets(servers: &[Server]) -> Vec<u64> {
 }
 
 #[test]
-fn a_driver_s_waiters_are_granted_in_the_order_of_their_asks() {
+fn a_driver_s_waiters_are_granted_in_the_order_of_their_requests() {
     for n in [1, 3, 5] {
         let servers = servers(n);
         let mut driver = driver_of(builder(&servers));
@@ -57,7 +58,7 @@ fn a_driver_s_waiters_are_granted_in_the_order_of_their_asks() {
 }
 
 #[test]
-fn an_engine_s_threads_are_granted_in_the_order_of_their_asks() {
+fn an_engine_s_threads_are_granted_in_the_order_of_their_requests() {
     let servers = servers(3);
     let engine = engine(&servers);
     let holder = engine.acquire(patiently(b"job")).wait().unwrap();
@@ -71,7 +72,7 @@ fn an_engine_s_threads_are_granted_in_the_order_of_their_asks() {
             scope.spawn(move || {
                 begin.wait();
                 let guard = asked.wait().unwrap();
-                // Nobody else holds the lock here, so this records the order of the grants.
+                // No other thread holds the lock here, so this records the order of the grants.
                 order.lock().unwrap().push(number);
                 assert!(guard.release().wait().is_ok());
             });
@@ -86,9 +87,9 @@ fn an_engine_s_threads_are_granted_in_the_order_of_their_asks() {
     eventually("no key is left", || held_on(&servers, "job") == 0);
 }
 
-/// A cancelled waiter, one that ran out of time and one that was granted leave the queue alike.
+/// Waiters that are cancelled, time out or are granted leave the queue alike.
 #[test]
-fn whoever_leaves_the_queue_lets_the_next_one_ask() {
+fn a_waiter_that_leaves_the_queue_lets_the_next_one_ask() {
     let servers = servers(3);
     let mut other = driver_of(builder(&servers));
     let held = crate::support::held_by(&mut other, long(b"job"));
@@ -105,7 +106,7 @@ fn whoever_leaves_the_queue_lets_the_next_one_ask() {
         assert_eq!(driver.state(id), LockState::Queued);
     }
     driver.release(first);
-    process_until(&mut driver, "the second's time is over", |driver| {
+    process_until(&mut driver, "the second waiter times out", |driver| {
         driver.state(second) == LockState::Unknown
     });
     process_until(&mut driver, "the third asks", |driver| {

@@ -42,7 +42,7 @@ fn an_expiry_lets_the_next_one_in() {
 }
 
 #[test]
-fn a_foreign_key_without_a_ttl_denies_for_ever() {
+fn a_foreign_key_without_a_ttl_denies_forever() {
     let servers = servers(3);
     servers[..2].iter().for_each(|server| drop(server.cmd("SET job theirs")));
     let client = warm_client(builder(&servers));
@@ -58,8 +58,8 @@ fn a_foreign_key_without_a_ttl_denies_for_ever() {
     assert_eq!(held_on(&servers, "free") + held_on(&servers[2..], "job"), 0);
 }
 
-/// The refusal of a request that waits for a moment, and that a quorum has denied: on a stalled machine, none may have
-/// answered by then.
+/// Returns the refusal of a request that waits for a moment and that a quorum has denied; on a
+/// stalled machine, no node may answer in one such wait.
 fn out_of_time(client: &Client, request: &LockRequest<'_>) -> RefusalReport {
     let refused = || {
         let began = Instant::now();
@@ -75,7 +75,7 @@ fn out_of_time(client: &Client, request: &LockRequest<'_>) -> RefusalReport {
 const MOMENT: Duration = Duration::from_millis(400);
 
 #[test]
-fn out_of_time_reports_the_remaining_ttl() {
+fn a_timed_out_wait_reports_the_remaining_ttl() {
     let servers = servers(3);
     let holder = client(&servers);
     let lock = holder.acquire(patiently(b"job")).unwrap();

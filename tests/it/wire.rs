@@ -1,4 +1,4 @@
-//! The same bytes split differently, and connections that end within a reply.
+//! Bytes of replies split in different ways, and connections that end within a reply.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::support::{patiently, refusal};
 fn split_and_coalesced_bytes_change_nothing() {
     for n in [1, 3] {
         let (servers, proxies) = proxied(n);
-        // On a busy machine every byte can cost a time slice.
+        // On a busy machine, every byte can cost a time slice.
         let patient =
             |addresses| patient(addresses).response_timeout(LIMIT / 2).connect_timeout(LIMIT);
         let client = client_of(patient(proxies.iter().map(Proxy::address)));
         for mode in [Mode::Bytes, Mode::Coalesce(Duration::from_millis(4)), Mode::Pass, Mode::Bytes]
         {
             proxies.iter().for_each(|proxy| proxy.set(mode));
-            // A new client, so that the handshake is split as well.
+            // A new client's handshake is split as well.
             for client in [&client, &client_of(patient(proxies.iter().map(Proxy::address)))] {
                 all_that_a_client_does(client, &servers);
             }
@@ -64,7 +64,7 @@ fn a_cut_reply_leaves_nothing_locked() {
             Err(error) => assert!(error.to_string().contains("connection"), "{limit}: {error}"),
         }
         proxies[0].set(Mode::Pass);
-        // If the key exists, its TTL is longer than the test waits.
+        // A key that exists here would outlive the test's wait.
         eventually("the key is gone", || {
             let _ = client.warm_up(Duration::from_millis(20));
             !exists(&servers[0], "job")
@@ -89,7 +89,7 @@ fn a_cut_handshake_leaves_nothing_locked() {
     }
 }
 
-/// About how many bytes a server answers to a handshake.
+/// Returns roughly how many bytes a server sends in reply to a handshake.
 fn handshake_length(server: &Server) -> usize {
     let length = |section| match server.cmd(&format!("INFO {section}")) {
         Reply::Bulk(text) => text.len(),
@@ -121,7 +121,7 @@ fn every_node_s_connection_cut_at_another_byte() {
 /// The end of a connection that arrives together with its last reply is noticed at once, not after
 /// the dead-peer timeout.
 #[test]
-fn an_end_behind_a_reply_is_seen_at_once() {
+fn a_connection_end_after_a_reply_is_noticed_at_once() {
     let (_servers, proxies) = proxied(1);
     let client = client_of(default([proxies[0].address()]).dead_peer_timeout(4 * LIMIT));
     for _ in 0..20 {
@@ -144,5 +144,5 @@ fn proxied(n: usize) -> (Vec<Server>, Vec<Proxy>) {
     (servers, proxies)
 }
 
-/// The replies with the restart guard's value and TTL, in bytes.
+/// The length in bytes of the replies with the restart guard's value and TTL.
 const GUARD: usize = 70;

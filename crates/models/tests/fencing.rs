@@ -73,7 +73,7 @@ fn readers_take_odd_tokens() {
 
 /// The odd counter is from before a writer, on a node that came back with an earlier memory.
 #[test]
-fn an_odd_counter_of_long_ago_is_not_kept() {
+fn an_old_odd_counter_is_not_reused() {
     let back =
         OneEach { most_at_first: 1, shared: 0b10, wipes: 1, wiped: Wiped::AnEarlierOne, ..LEAN };
     clean("fencing, an earlier counter, a writer and a reader", &back);

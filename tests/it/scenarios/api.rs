@@ -1,4 +1,4 @@
-//! What a scenario needs of an API.
+//! The operations that a scenario needs of an API.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use redbolt_test_servers::Server;
 use crate::support::builder;
 use crate::timed::Timed;
 
-/// One party of a scenario, using one of the APIs.
+/// A party of a scenario, which uses one of the APIs.
 pub(super) trait Api: Sized {
     /// A requested lock.
     type Asked;
     /// A held lock.
     type Held;
 
-    /// Whether it spins on reads before it sleeps, which changes nothing but time.
+    /// `true` if it spins on reads before it sleeps, which affects only timing.
     const SPINS: bool = false;
 
     fn start(config: Config) -> Self;
@@ -29,7 +29,7 @@ pub(super) trait Api: Sized {
 
     fn outcome(&mut self, asked: Self::Asked) -> Result<Self::Held, AcquireError>;
 
-    /// The outcomes of requests that are sent together.
+    /// Returns the outcomes of requests that are sent together.
     fn batch(
         &mut self,
         requests: Vec<LockRequest<'static>>,
@@ -41,7 +41,7 @@ pub(super) trait Api: Sized {
 
     fn mode(&mut self, held: &Self::Held) -> LockMode;
 
-    /// The number of its permit.
+    /// Returns the number of its permit.
     fn slot(&mut self, held: &Self::Held) -> Option<u16>;
 
     fn extend(&mut self, held: &mut Self::Held, ttl: Duration) -> Result<(), ExtendError>;
@@ -86,18 +86,18 @@ pub(super) trait Api: Sized {
     }
 }
 
-/// Can be called while it waits.
+/// An API that can be called while it waits.
 pub(super) trait Cancels: Api {
     fn cancel(&mut self, asked: Self::Asked);
 }
 
-/// Reports a loss by itself.
+/// An API that reports a loss by itself.
 pub(super) trait Notifies: Api {
     /// Waits for a reported loss, and returns all reports.
     fn losses(&mut self, held: &mut Self::Held) -> Vec<LossCause>;
 }
 
-/// Has the short forms that take only the name of a resource.
+/// An API with the short forms that take only the name of a resource.
 pub(super) trait Locks: Api {
     /// Begins to wait until the lock is granted.
     fn lock(&mut self, resource: &'static str) -> Self::Asked;
@@ -105,19 +105,19 @@ pub(super) trait Locks: Api {
     fn try_lock(&mut self, resource: &'static str) -> Result<Option<Self::Held>, AcquireError>;
 }
 
-/// Has a guard for each lock, which releases it when dropped.
+/// An API with a guard for each lock, which releases it when dropped.
 pub(super) trait Guards: Api {
     fn drop_guard(&mut self, held: Self::Held);
 }
 
-/// Inspects locks and force-unlocks them.
+/// An API that inspects locks and force-unlocks them.
 pub(super) trait Inspects: Api {
     fn inspect(&mut self, resource: &'static [u8]) -> Inspection;
 
     fn force_unlock(&mut self, resource: &'static [u8]) -> ForceUnlockReport;
 }
 
-/// Detaches locks for other processes.
+/// An API that detaches locks for other processes.
 pub(super) trait Detaches: Api {
     fn detach(&mut self, held: Self::Held) -> Option<DetachedLock>;
 
@@ -128,7 +128,7 @@ pub(super) fn on<F: Api>(servers: &[Server]) -> F {
     start(builder(servers))
 }
 
-/// A party by the clock that the test moves.
+/// Returns a party that goes by the clock that the test moves.
 pub(super) fn by<F: Api>(timed: &Timed) -> F {
     start(timed.builder())
 }

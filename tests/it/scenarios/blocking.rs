@@ -1,4 +1,4 @@
-//! The blocking client, on a thread of its own like that of any caller.
+//! The blocking client, on a separate thread like that of any caller.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -16,7 +16,7 @@ use redbolt::{
 use crate::scenarios::api::{Api, Detaches, Guards, Inspects, Locks};
 use crate::support::LIMIT;
 
-/// With and without spinning before it sleeps.
+/// A client with or without spinning before it sleeps.
 pub(super) struct Blocking<const SPINS: bool = false> {
     jobs: Sender<Job>,
     thread: JoinHandle<()>,
@@ -31,7 +31,7 @@ const ON_PURPOSE: &str = "on purpose";
 const TTL: Duration = Duration::from_secs(10);
 
 impl<const SPINS: bool> Blocking<SPINS> {
-    /// Runs something on the thread, without waiting for it.
+    /// Starts a job on the thread, without waiting for it.
     fn begin<T: Send + 'static>(
         &self,
         job: impl for<'c> FnOnce(&'c Client, &mut Guarded<'c>) -> T + Send + 'static,

@@ -46,7 +46,7 @@ pub(super) trait Loop: Sized + 'static {
     fn sleep(&mut self, driver: &mut Driver, bell: &UnixStream);
 }
 
-/// `poll(2)` with two descriptors, one of them the driver's.
+/// A host that calls `poll(2)` with two descriptors, one of them the driver's.
 pub(super) struct OneDescriptor;
 
 impl Loop for OneDescriptor {
@@ -64,7 +64,7 @@ impl Loop for OneDescriptor {
     }
 }
 
-/// A `mio::Poll` with tokens for the bell and the driver.
+/// A host with a `mio::Poll`, and tokens for the bell and the driver.
 pub(super) struct HostsPoll {
     poll: Poll,
     events: Events,
@@ -141,7 +141,7 @@ impl Pages {
 struct Page {
     acquired: Option<Result<(), AcquireError>>,
     extended: Option<Result<(), ExtendError>>,
-    /// What became of a change of its mode.
+    /// The result of a change of its mode.
     changed: Option<Result<(), ExtendError>>,
     losses: Vec<LossCause>,
     outcome: Option<Result<Released, LockLost>>,
@@ -294,11 +294,12 @@ impl<L: Loop> Api for Embedded<L> {
         self.book.read_of(held, |page| page.outcome.clone())
     }
 
-    /// It has no guards: the panic ends the host's loop, and drops the driver.
+    /// Has no guards: the panic ends the host's loop, and drops the driver.
     fn panic_holding(mut self, request: LockRequest<'static>) -> Option<Self> {
         let resource = request.resources().next().unwrap().to_vec();
         self.hold(request);
-        // All nodes have answered: over TLS one that is behind may miss the releases of a drop.
+        // The inspection ends when all nodes have answered. Over TLS, a node that has not may miss
+        // the releases of a drop.
         self.call(move |driver| driver.inspect(&resource).map(drop)).unwrap();
         self.book.read(|pages| pages.inspections.pop());
         self.jobs.send(Box::new(|_| resume_unwind(Box::new("on purpose")))).unwrap();
@@ -345,7 +346,7 @@ impl<L: Loop> Inspects for Embedded<L> {
 }
 
 impl<L: Loop> Detaches for Embedded<L> {
-    /// What a node has not answered yet would be nobody's to undo.
+    /// Waits for all nodes first, because a late grant would have no client left to undo it.
     fn detach(&mut self, held: Self::Held) -> Option<DetachedLock> {
         let is_answered = || !self.call(move |driver| driver.awaits_answers(held));
         eventually("all nodes have answered", is_answered);

@@ -1,4 +1,4 @@
-//! The engine from threads: blocking on its futures.
+//! The engine, used by threads that block on its futures.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use redbolt::{
 use crate::scenarios::api::{Api, Cancels, Detaches, Guards, Inspects, Locks, Notifies};
 use crate::support::{LIMIT, eventually};
 
-/// With and without a thread that spins before it sleeps.
+/// An engine with or without a thread that spins before it sleeps.
 pub(super) struct Threaded<const SPINS: bool = false> {
     engine: Engine,
 }

@@ -1,4 +1,4 @@
-//! The engine's futures, awaited on executors that know nothing of it.
+//! The engine's futures, awaited on executors that are independent of it.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -150,7 +150,7 @@ impl<E: Executor> Api for Awaited<E> {
 }
 
 impl<E: Executor> Cancels for Awaited<E> {
-    /// Like a `select!` that drops the other branch.
+    /// Drops the future, like a `select!` whose other branch is ready.
     fn cancel(&mut self, mut asked: AcquireFuture) {
         let polled_once = poll_fn(|context| {
             assert!(Pin::new(&mut asked).poll(context).is_pending());

@@ -24,7 +24,7 @@ use crate::timed::{Timed, waits};
 
 // Waiting.
 
-/// The refusal says "held by another", and the holder notices nothing.
+/// The refusal's reason is "held by another", and the holder notices nothing.
 pub(super) fn refused_while_it_is_held<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
@@ -51,13 +51,13 @@ pub(super) fn waits_until_it_is_released<F: Api>() {
     free_again(&servers, &["job"]);
 }
 
-/// The time to wait and the TTL are independent, and the refusal says what stood in the way.
+/// The time to wait and the TTL are independent, and the refusal names the obstacle.
 pub(super) fn refused_when_its_time_is_over<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     let before = owners(&servers, "job");
-    // On a stalled machine nobody may have answered by then.
+    // On a stalled machine, no node may have answered by then.
     let is_given_reason = once_in(TRIES, || {
         let began = Instant::now();
         let report = waiter.refused(long(b"job").wait(Wait::UpTo(SHORT)));
@@ -89,7 +89,8 @@ pub(super) fn locked_by_name_alone<F: Locks>() {
     free_again(&servers, &["job"]);
 }
 
-/// One attempt: `None` if another client has the lock, and an error if too few nodes answer.
+/// The short form returns `None` after one attempt if another client has the lock, and an error if
+/// too few nodes answer.
 pub(super) fn tried_by_name_alone<F: Locks>() {
     let mut servers = servers(3);
     let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
@@ -130,7 +131,7 @@ pub(super) fn cancelled_while_it_waits<F: Cancels>() {
     assert_eq!(owners(&servers, "job"), before);
     assert!(holder.release(lock).is_ok());
     free_again(&servers, &["job"]);
-    // It can be used again, and its cancelled request does not come back.
+    // The waiter can be used again, and its cancelled request does not come back.
     let lock = waiter.hold(patiently(b"job"));
     assert!(waiter.release(lock).is_ok());
     free_again(&servers, &["job"]);
@@ -152,7 +153,7 @@ pub(super) fn ended_by_its_deadline<F: Api>() {
     free_again(&servers, &["job"]);
 }
 
-/// Its links are open then, so that a short wait is enough for the nodes to answer.
+/// Opens the party's links, so that a short wait is enough for the nodes to answer.
 fn warm<F: Api>(api: &mut F, servers: &[Server]) {
     let other = hold_everywhere(api, servers, patiently(b"other"));
     assert!(api.release(other).is_ok());
@@ -166,8 +167,8 @@ pub(super) fn waiters_take_turns<F: Cancels>() {
     let first = ask_in_vain(&mut waiters, &servers, patiently(b"job"));
     let behind = [0; 4].map(|_| waiters.request(patiently(b"job")));
     assert!(holder.release(lock).is_ok());
-    // If a later waiter had the lock, the first one would never get it, because nobody releases it
-    // meanwhile.
+    // If a later waiter had the lock, the first one would never get it, because no waiter releases
+    // it meanwhile.
     for asked in [first].into_iter().chain(behind) {
         let lock = waiters.outcome(asked).unwrap();
         assert!(waiters.is_valid(&lock));
@@ -189,7 +190,7 @@ pub(super) fn is_for_one_thread<F: Api>() {
 
 // Holding.
 
-/// On the nodes as well as for the holder.
+/// The extension shows on the nodes and for the holder.
 pub(super) fn extended_and_never_shortened<F: Api>() {
     let servers = servers(3);
     let mut api = on::<F>(&servers);
@@ -208,7 +209,7 @@ pub(super) fn extended_and_never_shortened<F: Api>() {
     free_again(&servers, &["job"]);
 }
 
-/// Another program deletes its keys: the next extension notices the loss, and recreates nothing.
+/// Another program deletes the keys: the next extension notices the loss, and recreates nothing.
 pub(super) fn lost_to_a_stranger<F: Notifies>() {
     let servers = servers(3);
     let mut api = on::<F>(&servers);
@@ -262,7 +263,7 @@ pub(super) fn finds_its_end<F: Api>() {
     released_too_late(holder, lock, &mut waiter, next, &timed);
 }
 
-/// Another client waits, and gets the lock when its validity has ended, not before.
+/// Checks that another client that waits gets the lock when its validity has ended, not before.
 fn granted_at_the_end<F: Api>(
     timed: &Timed,
     holder: &mut F,
@@ -341,7 +342,7 @@ pub(super) fn refused_auto_extend<F: Api>() {
     assert_eq!(asks(&servers), 0);
 }
 
-/// Nobody calls extend, so auto-extension discovers the loss, and reports it.
+/// The holder makes no call, so auto-extension discovers the loss and reports it.
 pub(super) fn auto_extended_until_a_stranger_deletes_it<F: Notifies>() {
     let servers = servers(3);
     let mut api = on::<F>(&servers);
@@ -373,8 +374,8 @@ pub(super) fn fenced<F: Api>() {
     assert_eq!(one.fencing_token(&lock), None, "the request was not fenced");
 }
 
-/// One of three resources is held: none is taken. When all are free, they are one lock, extended
-/// and released together.
+/// One of three resources is held, so none is acquired. When all are free, they are one lock,
+/// extended and released together.
 pub(super) fn all_of_many_keys_or_none<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut api) = (on::<F>(&servers), on::<F>(&servers));
@@ -396,7 +397,7 @@ pub(super) fn all_of_many_keys_or_none<F: Api>() {
     free_again(&servers, &["a", "b", "c"]);
 }
 
-/// They are sent together, and each has its own outcome.
+/// The requests are sent together, and each has its own outcome.
 pub(super) fn many_locks_at_once<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut api) = (on::<F>(&servers), on::<F>(&servers));
@@ -417,7 +418,7 @@ pub(super) fn many_locks_at_once<F: Api>() {
     eventually("no key is left", || servers.iter().all(|server| keys(server) == 1));
 }
 
-/// An onlooker that holds nothing inspects the lock.
+/// A client that holds nothing inspects the lock.
 pub(super) fn looked_at<F: Inspects>() {
     let servers = servers(3);
     let (mut holder, mut onlooker) = (on::<F>(&servers), on::<F>(&servers));
@@ -431,11 +432,11 @@ pub(super) fn looked_at<F: Inspects>() {
     eventually("the lock is free", || onlooker.inspect(b"job").verdict == InspectionVerdict::Free);
 }
 
-/// What the former holder does later does not affect the next holder.
+/// Later calls of the former holder do not affect the next holder.
 pub(super) fn broken_by_an_operator<F: Inspects>() {
     let servers = servers(3);
     let (mut holder, mut operator) = (on::<F>(&servers), on::<F>(&servers));
-    assert_eq!(operator.force_unlock(b"job").broken(), 0, "nobody holds the lock");
+    assert_eq!(operator.force_unlock(b"job").broken(), 0, "the lock is free");
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     let report = operator.force_unlock(b"job");
     assert!(report.is_confirmed() && report.broken() == 3, "{report}");
@@ -456,7 +457,7 @@ pub(super) fn leaves_for_another_process<F: Detaches>() {
     let detached = first.detach(lock).expect("the lock is held");
     first.end();
     assert_eq!(held_on(&servers, "job"), 3);
-    // Its links are open then: a client that is not called does not finish a handshake.
+    // This opens its links: a client that is not called does not finish a handshake.
     let other = hold_everywhere(&mut second, &servers, patiently(b"other"));
     assert!(second.release(other).is_ok());
     let mut lock = second.attach(detached);
@@ -482,7 +483,8 @@ pub(super) fn without_a_minority<F: Api>() {
     free_again(&servers[..2], &["before", "after"]);
 }
 
-/// "No quorum", with the name of each node that cannot vote; the third node's grant is undone.
+/// The refusal's reason is "no quorum", with the name of each node that cannot vote. The third
+/// node's grant is undone.
 pub(super) fn without_a_majority<F: Api>() {
     let mut servers = servers(3);
     let mut api = on::<F>(&servers);
@@ -557,7 +559,8 @@ pub(super) fn panic_while_it_is_held<F: Api>() {
     }
 }
 
-/// Over TLS a node that is behind may miss the releases of a drop: here none is.
+/// Every node has answered first, because over TLS a node that has not may miss the releases of a
+/// drop.
 pub(super) fn end_of_an_api_that_holds<F: Api>() {
     let servers = servers(3);
     let (mut api, mut other) = (on::<F>(&servers), on::<F>(&servers));
@@ -570,7 +573,7 @@ pub(super) fn end_of_an_api_that_holds<F: Api>() {
     assert!(other.release(lock).is_ok());
 }
 
-/// Its wait ends with it: the lock is not taken later.
+/// The wait ends with the API: the lock is not acquired later.
 pub(super) fn end_of_an_api_that_waits<F: Cancels>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
@@ -589,7 +592,7 @@ pub(super) fn end_of_an_api_that_waits<F: Cancels>() {
 
 // Kinds of locks.
 
-/// Readers of two processes, two of them in one: all at once, and nobody who wants it alone.
+/// Readers of two processes, two of them in one, hold the lock together and exclude a writer.
 pub(super) fn shared_by_readers<F: Api>() {
     let servers = servers(3);
     let (mut readers, mut other) = (on::<F>(&servers), on::<F>(&servers));
@@ -609,7 +612,8 @@ pub(super) fn shared_by_readers<F: Api>() {
     free_again(&servers, &["job"]);
 }
 
-/// A reader that is not alone reads on; one that is writes, and lets others read again.
+/// A reader that is not alone stays a reader. One that is alone becomes a writer, and lets others
+/// read again.
 pub(super) fn read_then_written_then_read<F: Api>() {
     let servers = servers(3);
     let (mut one, mut other) = (on::<F>(&servers), on::<F>(&servers));
@@ -638,7 +642,8 @@ pub(super) fn read_then_written_then_read<F: Api>() {
     free_again(&servers, &["job"]);
 }
 
-/// Two permits: each has a number, a third holder waits, and gets the one that is given back.
+/// There are two permits, each with a number. A third client waits, and gets the one that is
+/// released.
 pub(super) fn one_of_a_few_permits<F: Api>() {
     let servers = servers(3);
     let (mut one, mut other) = (on::<F>(&servers), on::<F>(&servers));
@@ -657,11 +662,11 @@ pub(super) fn one_of_a_few_permits<F: Api>() {
     free_again(&servers, &["job", "redbolt:until:job"]);
 }
 
-/// A reader that writes, and a holder of a permit, are the same wherever they go on.
+/// An upgraded reader and the holder of a permit keep their kind in another process.
 pub(super) fn every_kind_leaves_for_another_process<F: Detaches>() {
     let servers = servers(3);
     let (mut one, mut other) = (on::<F>(&servers), on::<F>(&servers));
-    // A client sends what it owes to a node that it could not reach yet when it is called the next time.
+    // If a client cannot reach a node yet, it sends it what it owes in its next call.
     let warm = hold_everywhere(&mut other, &servers, patiently(b"warm"));
     assert!(other.release(warm).is_ok());
     let mut lock = one.hold(patiently(b"job").shared());
@@ -682,8 +687,8 @@ pub(super) fn every_kind_leaves_for_another_process<F: Detaches>() {
     free_again(&servers, &["job", "place", "redbolt:until:place"]);
 }
 
-/// Holds a lock with the grants of all nodes, so that none grants later. A request that still
-/// waited for a connection at the grant may never be sent: then the lock is taken again.
+/// Acquires a lock with the grants of all nodes, so that none grants later. A request that still
+/// waited for a connection at the grant may never be sent; then the lock is acquired again.
 fn hold_everywhere<F: Api>(
     api: &mut F,
     servers: &[Server],
@@ -716,8 +721,8 @@ fn ask_in_vain<F: Api>(api: &mut F, servers: &[Server], request: LockRequest<'st
     asked
 }
 
-/// How many requests for a lock on one resource the nodes have received. The flight that opens a
-/// connection uses a script, and has one script of its own.
+/// Returns the number of requests for a lock on one resource that the nodes have received. The
+/// flight that opens a connection uses a script, and adds one more.
 fn asks(servers: &[Server]) -> i64 {
     let of = |server| {
         let [set, eval, handshake_done] =
@@ -727,7 +732,7 @@ fn asks(servers: &[Server]) -> i64 {
     servers.iter().map(of).sum()
 }
 
-/// The key's value on each node, without what marks it for those who wait in the queue.
+/// Returns the key's value on each node, without the mark that a queue of waiters adds.
 fn owners(servers: &[Server], key: &str) -> Vec<Reply> {
     let owner = |server: &Server| match server.cmd(&format!("GET {key}")) {
         Reply::Bulk(value) => {
@@ -738,12 +743,12 @@ fn owners(servers: &[Server], key: &str) -> Vec<Reply> {
     servers.iter().map(owner).collect()
 }
 
-/// Another program takes a key from its holder on two nodes.
+/// Deletes or overwrites a holder's key on two nodes, as another program would.
 fn take_away(servers: &[Server], key: &str) {
     for server in &servers[..2] {
         server.cmd(&format!("SET {key} theirs"));
     }
-    // The third node changes too, so that no key of ours may change from here on.
+    // The third node's key is changed too, so from here on none of our keys may change.
     servers[2].cmd(&format!("SET {key} theirs"));
 }
 
@@ -765,16 +770,16 @@ fn quarantined(report: &RefusalReport) -> usize {
     report.node_votes().iter().filter(|node| node.vote == cause).count()
 }
 
-/// The part that all tokens of a lock share; the rest is the number of the node.
+/// The length of the part that all tokens of a lock share; the rest is the number of the node.
 const RANDOM: usize = 32;
 
 /// The TTL of a request that does not set one.
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
-/// The TTL of a lock that is meant to expire, and the time of a wait for whose request to arrive.
+/// The TTL of a lock that is meant to expire, and the wait of a request that must arrive.
 const BRIEF: Duration = Duration::from_secs(3);
 
-/// How often a scenario is repeated that needs a machine without stalls.
+/// The number of tries for a scenario that needs a machine without stalls.
 const TRIES: usize = 4;
 
 /// A wait that is meant to fail.

@@ -1,13 +1,12 @@
 //! One list of scenarios that every API runs through, on real servers.
 //!
-//! A scenario (`list`) is a function that is generic over an [`Api`]; the table below says which
+//! A scenario (`list`) is a function that is generic over an [`Api`]. The table below shows which
 //! API runs which scenario. `same` runs the scenario as written. Another name runs that scenario
-//! instead, where an API cannot do it, and `none` runs nothing: a comment says why. Features that
-//! not every API has are traits of their own, so the compiler checks the table.
+//! instead, if an API cannot run it, and `none` runs nothing: a comment gives the reason. Features
+//! that only some APIs have are separate traits, so the compiler checks the table.
 //!
-//! With the feature `tls`, each front plays the list over TLS as well.
-//!
-//! Not here: what only one API has, see `driver`, `engine` and `futures` beside this module.
+//! With the feature `tls`, each API runs the list over TLS as well. Tests of a single API are in
+//! `driver`, `engine` and `futures`.
 
 mod api;
 mod blocking;
@@ -79,18 +78,18 @@ scenarios! {
     refused_while_it_is_held:           same    same    same    same;
     waits_until_it_is_released:         same    same    same    same;
     refused_when_its_time_is_over:      same    same    same    same;
-    // A driver has events instead: it takes requests, and never waits.
+    // A driver has no such form: it takes requests, never waits, and reports events.
     locked_by_name_alone:               same    none    same    same;
     tried_by_name_alone:                same    none    same    same;
-    // A client cannot be called while it waits on its caller's thread: its deadline ends the wait.
+    // A client that waits blocks its caller's thread, so only its deadline ends the wait.
     cancelled_while_it_waits:           ended_by_its_deadline same same same;
-    // And nobody else can wait with it: it is not `Sync`.
+    // A client is not `Sync`, so no other thread can wait with it.
     waiters_take_turns:                 is_for_one_thread same same same;
     extended_and_never_shortened:       same    same    same    same;
-    // Between two calls a client learns nothing: the next call reports the loss.
+    // A client does nothing between two calls, so the next call reports the loss.
     lost_to_a_stranger:                 finds_its_loss same same same;
     lost_by_its_end:                    finds_its_end same same same;
-    // And nothing could extend its locks meanwhile.
+    // For the same reason it cannot extend its locks.
     auto_extended:                         refused_auto_extend same same same;
     auto_extended_until_a_stranger_deletes_it:   none    same    same    same;
     without_a_minority:                 same    same    same    same;
@@ -110,7 +109,7 @@ scenarios! {
     dropped_guard:                      same    forgotten_name same same;
     panic_while_it_is_held:             same    same    same    same;
     end_of_an_api_that_holds:          same    same    same    same;
-    // A waiting client is borrowed, so nobody can drop it.
+    // A waiting client is borrowed, so it cannot be dropped.
     end_of_an_api_that_waits:          none    same    same    same;
 }
 
@@ -128,5 +127,5 @@ fn bounded(scenario: fn()) {
     }
 }
 
-/// Longer than any single wait of a scenario.
+/// A limit longer than any single wait of a scenario.
 const BOUND: Duration = Duration::from_secs(60);
