@@ -7,7 +7,7 @@ use redbolt::proto::{
 use crate::world::{Accept, Ran, World, error, ms, secs};
 
 #[test]
-fn a_majority_grants_and_late_grants_take_part() {
+fn a_majority_grants_and_late_grants_count_too() {
     let mut world = World::new(5).warm();
     world.servers[3].delay = ms(40).as_nanos() as u64;
     world.servers[4].delay = ms(200).as_nanos() as u64;
@@ -33,7 +33,7 @@ fn a_majority_grants_and_late_grants_take_part() {
 }
 
 #[test]
-fn a_release_reaches_a_grant_that_is_still_to_come() {
+fn a_release_undoes_a_grant_that_arrives_later() {
     let mut world = World::new(3).warm();
     world.pause(2);
     let id = world.lock(b"job", secs(10));
@@ -83,7 +83,7 @@ fn the_undo_reaches_nodes_that_denied_or_were_late() {
 }
 
 #[test]
-fn an_ask_is_withdrawn_while_no_byte_of_it_was_written() {
+fn a_request_is_withdrawn_if_no_byte_of_it_was_written() {
     let mut world = World::new(3).warm();
     for node in [0, 1] {
         world.set(node, b"job", b"theirs", 60_000);
@@ -97,7 +97,7 @@ fn an_ask_is_withdrawn_while_no_byte_of_it_was_written() {
 }
 
 #[test]
-fn an_ask_that_was_begun_is_finished_and_undone() {
+fn a_partly_written_request_is_finished_and_undone() {
     let mut world = World::new(3).warm();
     for node in [0, 1] {
         world.set(node, b"job", b"theirs", 60_000);
@@ -112,7 +112,7 @@ fn an_ask_that_was_begun_is_finished_and_undone() {
 }
 
 #[test]
-fn an_ask_that_waits_for_a_link_is_never_sent_once_it_is_over() {
+fn a_request_that_waits_for_a_link_is_not_sent_after_its_attempt() {
     let mut world = World::new(3);
     world.servers[2].delay = ms(30).as_nanos() as u64;
     let id = world.lock(b"job", secs(10));
@@ -137,7 +137,7 @@ fn a_link_that_comes_up_late_is_asked_for_a_lock_that_is_held() {
 }
 
 #[test]
-fn every_attempt_has_a_token_of_its_own() {
+fn every_attempt_has_a_separate_token() {
     let mut world = World::with(3, 1, |settings| settings.wake = WakeStrategy::Timer).warm();
     for node in 0..3 {
         world.set(node, b"job", b"theirs", 700);
@@ -187,7 +187,7 @@ fn a_lock_on_many_keys_is_all_or_nothing() {
 }
 
 #[test]
-fn grants_that_come_when_nothing_is_left_are_refused_and_undone() {
+fn grants_that_arrive_after_the_validity_are_refused_and_undone() {
     let mut world = World::with(3, 1, |settings| settings.response_timeout = secs(5)).warm();
     for server in &mut world.servers {
         server.delay = ms(50).as_nanos() as u64;
@@ -203,7 +203,7 @@ fn grants_that_come_when_nothing_is_left_are_refused_and_undone() {
     }
 }
 
-/// The outcome does not depend on where the byte stream is cut.
+/// The byte stream is cut at every place, with the same outcome.
 #[test]
 fn byte_boundaries_do_not_matter() {
     for chunk in 1..60 {
@@ -224,7 +224,7 @@ fn byte_boundaries_do_not_matter() {
 /// The client closes its link to a node that becomes a replica. A request that was not written by
 /// then needs no undo.
 #[test]
-fn an_ask_is_withdrawn_from_a_node_that_is_left() {
+fn a_request_is_withdrawn_from_a_node_that_is_disconnected() {
     let mut world = World::new(3).warm();
     world.servers[2].delay = ms(10).as_nanos() as u64;
     world.answer(2, |args| (args[0] == b"SET").then(|| error("READONLY no")).flatten());
@@ -246,9 +246,9 @@ fn an_ask_is_withdrawn_from_a_node_that_is_left() {
     );
 }
 
-/// The others have granted long before.
+/// The other nodes have granted long before.
 #[test]
-fn an_ask_that_has_waited_too_long_for_a_link_is_not_sent() {
+fn a_request_that_has_waited_too_long_for_a_link_is_not_sent() {
     let mut world = World::new(3).warm();
     world.servers[2].accept = Accept::Silent;
     world.hang_up(2);

@@ -1,4 +1,4 @@
-//! Auto-extended locks: when they are extended, when no longer, and which events report it.
+//! Auto-extended locks: when extensions begin and end, and which events report them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redbolt::proto::{
 
 use crate::world::{World, Written, error, ms, secs};
 
-/// Three nodes, each 1 ms away.
+/// Returns three nodes, each 1 ms away.
 fn world() -> World {
     with(1, |_| {})
 }
@@ -32,14 +32,14 @@ fn keep(world: &mut World, key: &[u8]) -> LockId {
     id
 }
 
-/// When a node received extensions, in ms after `since`.
+/// Returns when a node received extensions, in ms after `since`.
 fn extended(world: &World, node: usize, since: u64) -> Vec<u64> {
     let extends =
         world.log.iter().filter(|ran| ran.node == node && ran.kind().starts_with("extend"));
     extends.map(|ran| (ran.at - since) / 1_000_000).collect()
 }
 
-/// The number of extensions on all nodes.
+/// Returns the number of extensions on all nodes.
 fn extensions(world: &World) -> usize {
     (0..3).map(|node| extended(world, node, 0).len()).sum()
 }
@@ -64,7 +64,7 @@ fn is_not_auto_extended(event: &Event) -> bool {
     matches!(event, Event::AutoExtendFailed(..))
 }
 
-/// When the validity ends if no more extensions follow.
+/// Returns when the validity ends if no more extensions follow.
 fn ends(world: &mut World, id: LockId) -> u64 {
     let by_boot = ClockReading { boot: Timestamp(world.boot), wall: Timestamp(0) };
     world.boot + world.core().lease(id).unwrap().remaining(by_boot).as_nanos() as u64
@@ -179,7 +179,7 @@ fn many_locks_are_extended_in_one_write_to_each_node() {
 }
 
 #[test]
-fn a_key_is_not_brought_back() {
+fn a_deleted_key_is_not_recreated() {
     let mut world = world();
     let id = keep(&mut world, b"job");
     world.delete(2, b"job");
@@ -190,7 +190,7 @@ fn a_key_is_not_brought_back() {
 
 // After the release.
 
-/// No node receives an extension after the undo.
+/// Checks that no node receives an extension after the undo.
 fn nothing_follows_the_undo(world: &World) {
     for node in 0..3 {
         let ran = world.ran(node);
@@ -219,7 +219,7 @@ fn nothing_is_extended_after_the_release() {
     nothing_follows_the_undo(&world);
 }
 
-/// Released at each moment of a round.
+/// The lock is released at each moment of a round of extensions.
 #[test]
 fn nothing_follows_a_release_during_an_extension() {
     for at in 0..8 {
@@ -304,7 +304,7 @@ fn a_loss_is_reported_before_the_validity_ends() {
     assert!(world.core().lease(id).is_none());
 }
 
-/// The driver sleeps through the rest of the validity: the cause is what made it end.
+/// The driver sleeps through the rest of the validity. The cause is still the failed extension.
 #[test]
 fn a_loss_after_a_failure_has_the_same_cause_if_it_is_noticed_late() {
     for has_failed in [true, false] {
@@ -353,7 +353,7 @@ fn an_extension_is_tried_several_times_before_the_lock_is_lost() {
 }
 
 #[test]
-fn a_key_that_is_gone_is_a_loss_at_once() {
+fn a_deleted_key_loses_the_lock_at_once() {
     let mut world = world();
     let id = keep(&mut world, b"job");
     let mut world = world.forgetful();
@@ -447,8 +447,8 @@ fn a_failure_of_the_callers_extension_is_reported_each_time() {
 
 // Stopped processes.
 
-/// Stopped past the lease: the first check sees that the lease is over, one event reports the loss,
-/// no request is sent, and the key of the next holder stays unchanged.
+/// The process is stopped past its lease: the first check reports the end, one event reports the
+/// loss, no request is sent, and the key of the next holder is unchanged.
 #[test]
 fn a_process_stopped_past_its_lease_has_lost_the_lock() {
     let mut world = with(2, |_| {});
@@ -475,7 +475,7 @@ fn a_process_stopped_past_its_lease_has_lost_the_lock() {
     assert_eq!(losses(&world, id).len(), 1);
 }
 
-/// The answers to an extension wait in the sockets.
+/// The answers to an extension wait in the sockets until the lease has ended.
 #[test]
 fn answers_that_waited_do_not_revive_a_lost_lock() {
     let mut world = with(2, |_| {});
@@ -491,7 +491,7 @@ fn answers_that_waited_do_not_revive_a_lost_lock() {
 }
 
 #[test]
-fn a_process_stopped_for_less_than_its_lease_goes_on() {
+fn a_process_stopped_for_less_than_its_lease_keeps_the_lock() {
     let mut world = world();
     let id = keep(&mut world, b"job");
     world.clients[0].is_stopped = true;
@@ -514,7 +514,7 @@ fn a_jump_of_the_wall_clock_past_the_lease_is_a_loss() {
     assert_eq!(extensions(&world), 0);
 }
 
-/// Together only where that is not much earlier.
+/// Extensions are combined only if none would come much too early.
 #[test]
 fn locks_whose_extensions_are_far_apart_are_not_extended_for_each_other() {
     let mut world = world();
@@ -527,7 +527,7 @@ fn locks_whose_extensions_are_far_apart_are_not_extended_for_each_other() {
 
 /// The gaps get shorter as less of the validity is left.
 #[test]
-fn an_extension_that_fails_is_tried_again_within_a_quarter_of_its_interval() {
+fn a_failed_extension_is_retried_within_a_quarter_of_its_interval() {
     let mut world = world();
     keep(&mut world, b"job");
     for node in [1, 2] {
@@ -539,8 +539,8 @@ fn an_extension_that_fails_is_tried_again_within_a_quarter_of_its_interval() {
     assert!(gaps.len() > 3 && gaps.iter().all(|gap| *gap <= 255), "{gaps:?}");
 }
 
-/// The first node is heard to have lost the key when the extension has failed already, and what is left rests on
-/// the one that has missed an extension before.
+/// The first node's answer that its key is missing arrives after the extension has failed. The
+/// remaining validity then rests on the node that missed an earlier extension.
 #[test]
 fn a_lease_that_got_shorter_is_extended_before_it_ends() {
     let mut tried = 0;

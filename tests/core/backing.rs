@@ -1,4 +1,4 @@
-//! What a lease rests on: nodes that missed an extension, and nodes that lost the key after it.
+//! The nodes on which a lease rests: some missed an extension, and some lost the key after it.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::world::{World, error, ms, secs};
 
 const JOB: &[u8] = b"job";
 
-/// The drift of a TTL: 1 % and 2 ms.
+/// Returns the drift of a TTL: 1 % and 2 ms.
 fn drift(ttl: Duration) -> Duration {
     ttl / 100 + ms(2)
 }
 
-/// A lock for 10 s that was extended by 30 s on the first two nodes of three.
+/// Returns a lock for 10 s that was extended by 30 s on the first two of three nodes.
 fn uneven() -> (World, LockId) {
     let mut world = World::with(3, 2, |_| {}).warm();
     let id = world.lock(JOB, secs(10));
@@ -24,7 +24,7 @@ fn uneven() -> (World, LockId) {
     (world.forgetful(), id)
 }
 
-/// One node refuses the extension, and its key expires as before.
+/// Extends the lock while one node refuses, so that its key expires as before.
 fn extend_without(world: &mut World, node: usize, id: LockId, ttl: Duration) {
     let refuse = |args: &[&[u8]]| (args[0] != b"PTTL").then(|| error("MISCONF disk")).flatten();
     world.answer(node, refuse);
@@ -32,8 +32,8 @@ fn extend_without(world: &mut World, node: usize, id: LockId, ttl: Duration) {
     world.servers[node].answer = None;
 }
 
-/// Nobody else can have the lock while the first client reports it as held; afterwards somebody
-/// gets it.
+/// Checks that no other client gets the lock while the first client reports it as held, and that
+/// one gets it afterwards.
 fn is_honest(world: &mut World, id: LockId) {
     let mut others = None;
     while others.is_none() {
@@ -47,7 +47,7 @@ fn is_honest(world: &mut World, id: LockId) {
 }
 
 #[test]
-fn an_extension_counts_on_nothing_that_a_node_said_before_it_lost_the_key() {
+fn an_extension_ignores_answers_from_before_a_node_lost_the_key() {
     let (mut world, id) = uneven();
     world.delete(0, JOB);
     world.extend(id, secs(5));
@@ -73,9 +73,9 @@ fn a_lock_that_too_few_nodes_keep_is_lost_at_once() {
     is_honest(&mut world, id);
 }
 
-/// One node never granted, so the lock is gone with the first of the others.
+/// One node never granted, so the lock is lost with the first of the others.
 #[test]
-fn a_bare_quorum_that_loses_a_node_is_no_quorum() {
+fn a_bare_quorum_that_loses_a_node_loses_the_lock() {
     let mut world = World::with(3, 2, |_| {}).warm();
     world.set(2, JOB, b"theirs", 1_000);
     let id = world.lock(JOB, secs(10));
@@ -103,8 +103,8 @@ fn a_loss_that_is_found_after_the_verdict_shortens_the_lease() {
     is_honest(&mut world, id);
 }
 
-/// The answer to a given-up extension says nothing about the present one. But a missing key is a
-/// fact, whatever request discovered it.
+/// The answer to a given-up extension does not count for the present one. But a missing key is a
+/// fact, whichever request discovered it.
 #[test]
 fn a_loss_that_a_later_round_finds_shortens_the_lease() {
     let (mut world, id) = uneven();
@@ -122,7 +122,7 @@ fn a_loss_that_a_later_round_finds_shortens_the_lease() {
 
 /// A node that extends after the verdict keeps the lock for as long as the others.
 #[test]
-fn a_node_that_was_only_slow_is_counted_on() {
+fn a_node_that_was_only_slow_counts() {
     let mut world = World::with(3, 2, |_| {}).warm();
     let id = world.lock(JOB, secs(10));
     world.pause(2);
@@ -197,7 +197,7 @@ fn an_auto_extended_lock_whose_lease_gets_shorter_is_extended_in_time() {
     world.run(secs(1));
     extend_without(&mut world, 2, id, secs(30));
     let mut world = world.forgetful();
-    // The next regular extension would come at about 4 s; a caller hears of the loss before.
+    // The next regular extension would come at about 4 s; a caller learns of the loss earlier.
     world.delete(0, JOB);
     world.answer(2, |args| (args[0] != b"PTTL").then(|| error("MISCONF")).flatten());
     world.extend(id, ms(50));
@@ -207,10 +207,10 @@ fn an_auto_extended_lock_whose_lease_gets_shorter_is_extended_in_time() {
     assert!(!world.remaining(id).is_zero(), "{:?}", world.outcomes(id));
 }
 
-/// The process that attaches the lock knows which nodes missed an extension, and can count on them
+/// The process that attaches the lock learns which nodes missed an extension, and can count on them
 /// again.
 #[test]
-fn a_detached_lock_carries_what_its_lease_rests_on() {
+fn a_detached_lock_records_the_nodes_that_its_lease_rests_on() {
     for gone in [true, false] {
         let (mut world, id) = uneven();
         let now = world.now();
@@ -246,9 +246,9 @@ fn a_detached_lock_carries_what_its_lease_rests_on() {
     }
 }
 
-/// Nothing is to be done about the lock for a while, and less is remembered of it.
+/// No request is due for a while, and the core keeps less state for the lock.
 #[test]
-fn what_each_node_keeps_is_remembered_while_nothing_happens() {
+fn an_idle_lock_remembers_how_long_each_node_keeps_it() {
     let (mut world, id) = uneven();
     world.extend(id, secs(5));
     world.run(secs(1));

@@ -1,5 +1,5 @@
-//! What a node supports and permits: a node that lacks something which locks need is no voter, says
-//! why, and keeps no key of ours.
+//! The commands that a node supports and permits: a node that lacks one that locks need does not
+//! vote, reports the cause, and keeps none of our keys.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::world::{World, Written, bulk, error, ms, secs};
 
 const DENIALS: [Denial; 2] = [Denial::Forbidden, Denial::RenamedAway];
 
-/// A node on which these commands were taken away before any client connected.
+/// Returns a world with a node on which these commands were removed before any client connected.
 fn lacking(mut world: World, node: usize, commands: &[&str], denial: Denial) -> World {
     for command in commands {
         world.servers[node].store.deny(command, Some(denial));
@@ -34,7 +34,7 @@ fn detail(world: &World, node: usize, cause: Cause) -> String {
     world.clients[0].core.detail(world.node(node), cause).unwrap_or_default()
 }
 
-/// What may be missing, and the cause that reports it.
+/// Returns the commands that may be missing, with the cause that reports each.
 fn table(denial: Denial) -> [(&'static [&'static str], Cause); 4] {
     let missing = match denial {
         Denial::Forbidden => Cause::NoPermission,
@@ -51,7 +51,7 @@ fn table(denial: Denial) -> [(&'static [&'static str], Cause); 4] {
 // No key is left.
 
 #[test]
-fn a_refused_try_leaves_no_key_where_scripts_or_set_are_forbidden() {
+fn a_refused_attempt_leaves_no_key_if_scripts_or_set_are_forbidden() {
     for denial in DENIALS {
         for (commands, cause) in table(denial) {
             for (kind, delay) in asks().iter().flat_map(|request| [(request, 0), (request, 5)]) {
@@ -92,12 +92,12 @@ fn in_a_set_of_three_a_lock_leaves_no_key_on_a_node_without_undos() {
     }
 }
 
-/// The scripts run, but their undo may not read or not delete.
+/// The scripts run, but their undo may not read or may not delete.
 #[test]
-fn a_node_on_which_nothing_may_be_read_or_deleted_is_no_voter_and_keeps_nothing() {
+fn a_node_that_forbids_reading_or_deleting_does_not_vote_and_keeps_nothing() {
     let causes = [Cause::NoPermission, Cause::UnknownCommand];
     for (denial, cause) in DENIALS.into_iter().zip(causes) {
-        // Without a restart guard no lock is fenced.
+        // Without a restart guard, no lock can be fenced.
         for (restart_guard, kinds) in
             [(RestartGuard::On, &asks()[..]), (RestartGuard::Off, &asks()[..2])]
         {
@@ -110,7 +110,7 @@ fn a_node_on_which_nothing_may_be_read_or_deleted_is_no_voter_and_keeps_nothing(
                 world.run(ms(100));
                 let shown = format!("{denial:?} {command} {restart_guard:?}");
                 assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)), "{shown}");
-                // Allow the test's own lookup.
+                // The test's own lookup must be allowed.
                 world.servers[0].store.deny(command, None);
                 assert_eq!(
                     (world.holders(b"job"), world.kept(0)),
@@ -122,9 +122,9 @@ fn a_node_on_which_nothing_may_be_read_or_deleted_is_no_voter_and_keeps_nothing(
     }
 }
 
-/// A command that is forbidden while a plain lock is held leaves that lock's key, but no later one.
+/// If a command is forbidden while a plain lock is held, that lock's key stays, but no later one.
 #[test]
-fn a_node_that_has_refused_an_undo_is_asked_for_nothing_that_it_could_keep() {
+fn a_node_that_has_refused_an_undo_gets_no_request_that_could_leave_a_key() {
     let mut world = lacking(World::new(1).warm(), 0, &["del"], Denial::Forbidden);
     let id = world.lock(b"job", secs(20));
     world.release(id);
@@ -144,8 +144,8 @@ fn a_node_that_has_refused_an_undo_is_asked_for_nothing_that_it_could_keep() {
     assert!(world.is_granted(id));
 }
 
-/// A user with a password may have few permissions. A script shows that before it could leave a key
-/// that nobody can delete.
+/// A user with a password may have few permissions. A script shows a missing permission before it
+/// could leave a key that cannot be deleted.
 #[test]
 fn with_a_password_the_first_lock_leaves_no_key_on_a_node_without_undos() {
     for request in asks() {
@@ -166,7 +166,7 @@ fn with_a_password_the_first_lock_leaves_no_key_on_a_node_without_undos() {
     }
 }
 
-/// Then the permissions are known, and plain commands are cheaper.
+/// By then the permissions are known, and plain commands are cheaper.
 #[test]
 fn with_a_password_the_second_lock_uses_set() {
     let mut world = World::with(1, 1, |settings| {
@@ -182,7 +182,7 @@ fn with_a_password_the_second_lock_uses_set() {
 }
 
 #[test]
-fn with_a_password_nothing_is_asked_of_a_node_without_scripts() {
+fn with_a_password_a_node_without_scripts_gets_no_request() {
     let mut world = World::with(1, 1, |settings| {
         settings.nodes[0].credentials = Some(credentials());
     });
@@ -194,7 +194,7 @@ fn with_a_password_nothing_is_asked_of_a_node_without_scripts() {
     assert!(!world.log.iter().any(|ran| ran.is_ask()));
 }
 
-/// Without a restart guard nothing else would stop the request.
+/// Without a restart guard, nothing else would stop the request.
 #[test]
 fn without_a_restart_guard_a_node_without_scripts_keeps_no_key() {
     let world = World::with(1, 1, |settings| settings.restart_guard = RestartGuard::Off);
@@ -205,7 +205,7 @@ fn without_a_restart_guard_a_node_without_scripts_keeps_no_key() {
     assert_eq!((world.holders(b"job"), world.kept(0)), (vec![false], (0, 0)));
 }
 
-/// The last connection proves nothing: permissions change while no client is connected.
+/// The last connection proves nothing: permissions may change while no client is connected.
 #[test]
 fn scripts_that_were_forbidden_between_two_connections_leave_no_key() {
     let mut world = World::new(1).warm();
@@ -220,9 +220,9 @@ fn scripts_that_were_forbidden_between_two_connections_leave_no_key() {
     assert_eq!(world.holders(b"job"), [false]);
 }
 
-/// The ask rides with the handshake, which has not told yet what is allowed now.
+/// The request is sent together with the handshake, which has not yet shown what is allowed now.
 #[test]
-fn nor_does_an_ask_that_rides_with_the_next_handshake() {
+fn a_request_sent_with_the_next_handshake_leaves_no_key() {
     let mut world = World::new(1).warm();
     let id = world.lock(b"job", secs(20));
     world.release(id);
@@ -237,9 +237,9 @@ fn nor_does_an_ask_that_rides_with_the_next_handshake() {
     assert_eq!(world.holders(b"job"), [false]);
 }
 
-/// An undo that has found nothing shows nothing of what the user may delete.
+/// An undo that has found nothing does not prove that the user may delete.
 #[test]
-fn with_a_password_whoever_was_denied_is_asked_by_script_again() {
+fn with_a_password_a_node_that_denied_gets_a_script_again() {
     let mut world = World::with(1, 1, |settings| {
         settings.nodes[0].credentials = Some(credentials());
     });
@@ -280,7 +280,7 @@ fn a_node_votes_again_when_scripts_are_allowed_again() {
     assert!(world.is_granted(id));
 }
 
-/// Probes change nothing, even where the restart guard is missing.
+/// Probes change nothing, even if the restart guard is missing.
 #[test]
 fn probing_a_node_writes_nothing() {
     let mut world = World::with(1, 1, |settings| settings.setup = Setup::ReadOnly).unguarded();
@@ -321,7 +321,7 @@ fn without_evalsha_scripts_are_sent_as_text() {
 
 const NOREPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 
-/// From now on the node refuses every write before it runs.
+/// Makes the node refuse every write before it runs.
 fn take_no_writes(world: &mut World, node: usize, words: &'static str) {
     world.answer(node, move |args| {
         let text = args.get(1).copied().unwrap_or_default();
@@ -332,7 +332,7 @@ fn take_no_writes(world: &mut World, node: usize, words: &'static str) {
 }
 
 #[test]
-fn a_node_without_enough_replicas_is_no_voter_until_it_would_write_again() {
+fn a_node_without_enough_replicas_does_not_vote_until_it_accepts_writes() {
     for restart_guard in [RestartGuard::On, RestartGuard::Off] {
         let mut world = World::with(3, 1, |settings| settings.restart_guard = restart_guard).warm();
         let held = world.lock(b"held", secs(20));
@@ -370,8 +370,8 @@ fn a_node_without_enough_replicas_is_no_voter_until_it_would_write_again() {
     }
 }
 
-/// Before 7.0 scripts may write on such a node. A held lock goes on there, but a grant in the
-/// handshake's flight does not count.
+/// Before 7.0, scripts may write on such a node. A held lock can be extended there, but a grant in
+/// the handshake's flight does not count.
 #[test]
 fn a_server_that_refuses_only_direct_writes_extends_and_does_not_vote() {
     let sets = |args: &[&[u8]]| (args[0] == b"SET").then(|| error(NOREPLICAS)).flatten();
@@ -392,7 +392,7 @@ fn a_server_that_refuses_only_direct_writes_extends_and_does_not_vote() {
 }
 
 #[test]
-fn a_node_that_takes_no_writes_is_named_at_first_contact() {
+fn a_node_that_refuses_writes_is_named_at_first_contact() {
     for (words, cause) in [
         (NOREPLICAS, Cause::NoReplicas),
         ("OOM command not allowed when used memory > 'maxmemory'.", Cause::OutOfMemory),
@@ -443,7 +443,7 @@ fn a_server_that_closes_before_it_answers_may_expect_tls() {
 }
 
 #[test]
-fn a_server_that_is_too_old_says_its_version() {
+fn a_server_that_is_too_old_is_reported_with_its_version() {
     let mut world = World::new(1);
     world.answer(0, |args| match args.get(1).copied() {
         Some(b"ID") => error("ERR Syntax error, try CLIENT (LIST | KILL | GETNAME | SETNAME)"),
@@ -472,7 +472,7 @@ fn a_password_for_a_server_without_one_is_reported() {
 
 /// A batch at first contact works like a single lock.
 #[test]
-fn many_first_asks_are_granted_in_one_flight() {
+fn many_first_requests_are_granted_in_one_flight() {
     const LOCKS: usize = 50;
     let mut world = World::new(3);
     world.delay(ms(10));
@@ -489,9 +489,9 @@ fn many_first_asks_are_granted_in_one_flight() {
     assert!(requests.iter().all(|ran| ran.at == begun + Duration::as_nanos(&ms(30)) as u64));
 }
 
-/// It is looked at once a second, and each look takes a while.
+/// The node is read once a second, and each read takes a while.
 #[test]
-fn a_node_that_takes_no_writes_reports_it_while_it_is_being_read() {
+fn a_node_that_refuses_writes_is_reported_while_it_is_being_read() {
     let mut world = World::new(1).warm();
     world.servers[0].delay = ms(10).as_nanos() as u64;
     take_no_writes(&mut world, 0, NOREPLICAS);
@@ -504,7 +504,7 @@ fn a_node_that_takes_no_writes_reports_it_while_it_is_being_read() {
 }
 
 #[test]
-fn a_node_that_is_no_voter_is_left_at_once_if_it_owes_nothing() {
+fn a_node_that_may_not_vote_is_disconnected_at_once_if_nothing_is_owed() {
     let mut world = World::new(1);
     world.answer(0, |args| {
         (args.get(1) == Some(&&b"replication"[..])).then(|| bulk("role:slave\r\n")).flatten()
@@ -515,7 +515,7 @@ fn a_node_that_is_no_voter_is_left_at_once_if_it_owes_nothing() {
 }
 
 #[test]
-fn a_server_that_talks_nonsense_at_first_is_not_taken_for_a_port_for_tls() {
+fn a_server_that_sends_nonsense_first_is_not_taken_for_a_tls_port() {
     let mut world = World::new(1);
     world.pause(0);
     world.run(ms(1));
@@ -523,7 +523,7 @@ fn a_server_that_talks_nonsense_at_first_is_not_taken_for_a_port_for_tls() {
     assert_eq!(world.state(0), NodeState::Down(Cause::Violation));
 }
 
-/// The second refusal says something else.
+/// The second refusal has a different text.
 #[test]
 fn the_text_of_a_refusal_is_that_of_its_cause() {
     let mut world = lacking(World::new(1), 0, &["info", "eval"], Denial::Forbidden);

@@ -1,17 +1,17 @@
-//! The channels of other libraries: when a waiter hears them, what a message on one does, and what is left of it.
+//! The channels of other libraries: when a waiter subscribes, what a message on one does, and when
+//! the subscription ends.
 
 use std::time::Duration;
 
 use redbolt::proto::{Cause, LockId, LockRequest, LockState, Profile, PushState, Settings, Wait};
 
 use crate::world::{World, error, ms, secs};
-
-/// Pauses so long that a test sees only what ends them early.
+/// Makes pauses long, so that a test sees only what ends them early.
 fn patient(settings: &mut Settings) {
     settings.retry_backoff = (secs(10), secs(10));
 }
 
-/// Three nodes, each 1 ms away. Another client has the keys for a minute.
+/// Returns three nodes, each 1 ms away, on which another client has the keys for a minute.
 fn world(clients: usize) -> World {
     let mut world = World::with(3, clients, patient).warm();
     world.delay(ms(1));
@@ -20,7 +20,7 @@ fn world(clients: usize) -> World {
     world
 }
 
-/// The first node refuses commands that begin with one of these.
+/// Makes the first node refuse commands that begin with one of these.
 fn forbid(world: &mut World, commands: &'static [&'static [&'static [u8]]]) {
     world.answer(0, move |args| {
         let is_forbidden = commands.iter().any(|command| args.starts_with(command));
@@ -34,10 +34,10 @@ const INVALIDATIONS: &[&[u8]] = &[b"SUBSCRIBE", b"__redis__:invalidate"];
 const LEAVING: &[&[u8]] = &[b"UNSUBSCRIBE"];
 const CHANNEL: &[u8] = b"redisson_lock__channel:{job}";
 
-/// Before any timer ends a pause.
+/// A time in which no timer ends a pause.
 const SOON: Duration = ms(1_000);
 
-/// The message, the request to the lead, and those to the others.
+/// The time for the message, the request to the lead, and those to the others.
 const HAND_OFF: Duration = ms(5);
 
 fn waits_as(world: &mut World, client: usize, profile: Profile, key: &[u8]) -> LockId {
@@ -56,7 +56,7 @@ fn everywhere(world: &mut World, command: &[&[u8]]) {
     world.servers.iter_mut().for_each(|server| drop(server.observe(command, now)));
 }
 
-/// As a member of the library releases it.
+/// Releases the lock as a client of the other library does.
 fn released(world: &mut World, key: &[u8], channel: &[u8]) {
     everywhere(world, &[b"DEL", key]);
     everywhere(world, &[b"PUBLISH", channel, b"0"]);
@@ -68,7 +68,7 @@ fn is_granted_within(world: &mut World, id: LockId, span: Duration) -> bool {
     world.is_granted(id)
 }
 
-/// How many hear a channel on the first node.
+/// Returns `true` if a client has subscribed to the channel on the first node.
 fn received(world: &mut World, channel: &[u8]) -> bool {
     let now = world.server_now();
     let reply = world.servers[0].observe(&[b"PUBSUB", b"NUMSUB", channel], now);
@@ -80,7 +80,7 @@ fn asks(world: &World, node: usize) -> usize {
 }
 
 #[test]
-fn a_message_alone_wakes_where_nothing_is_tracked() {
+fn a_message_alone_wakes_a_waiter_without_tracking() {
     for forbidden in [&[TRACKING][..], &[INVALIDATIONS], &[INVALIDATIONS, TRACKING]] {
         for is_notified in [true, false] {
             let mut world = world(1);
@@ -103,7 +103,7 @@ fn a_message_alone_wakes_where_nothing_is_tracked() {
     }
 }
 
-/// Redisson's channel of `job` is that of `{job}` as well.
+/// The resources `job` and `{job}` have the same channel of Redisson.
 #[test]
 fn a_subscription_stays_when_another_resource_has_the_same_channel() {
     let mut world = world(1);
@@ -116,7 +116,8 @@ fn a_subscription_stays_when_another_resource_has_the_same_channel() {
     assert!(!world.is_granted(other));
 }
 
-/// The minute is over after which tracking is tried again, and the connection that would be told still hears nothing.
+/// After a minute the client tries to track again, but its push link still may not subscribe to
+/// notifications.
 #[test]
 fn a_node_does_not_track_for_a_connection_that_may_not_subscribe() {
     let mut world = world(1);
@@ -130,7 +131,7 @@ fn a_node_does_not_track_for_a_connection_that_may_not_subscribe() {
 }
 
 #[test]
-fn each_library_is_subscribed_to_where_it_publishes() {
+fn each_library_s_own_channel_is_subscribed_to() {
     let cases: [(Profile, &[u8], &[u8]); 4] = [
         (Profile::REDISSON, b"job", CHANNEL),
         (Profile::REDISSON_RW, b"job", b"redisson_rwlock:{job}"),
@@ -148,7 +149,8 @@ fn each_library_is_subscribed_to_where_it_publishes() {
     }
 }
 
-/// Another of redbolt tells a registry whose key it does not know on all of its channels.
+/// Redbolt does not know a Spring lock's registry, so a release is published on all channels that
+/// it may have.
 #[test]
 fn a_message_on_several_channels_leads_to_one_request() {
     let mut world = world(1);
@@ -162,7 +164,8 @@ fn a_message_on_several_channels_leads_to_one_request() {
     assert_eq!(asks(&world, 0) - before, 1);
 }
 
-/// What a waiter sends the lead while the lock is passed on twenty times: asks, and looks at the key.
+/// Returns how many requests and reads of the key a waiter sends to the lead while the lock is
+/// passed on twenty times.
 fn sent(is_tracked: bool, is_notified: bool) -> (usize, usize) {
     let mut world = world(1);
     if !is_tracked {
@@ -184,7 +187,7 @@ fn sent(is_tracked: bool, is_notified: bool) -> (usize, usize) {
     (asks(&world, 0), pttls)
 }
 
-/// A message that tells what a node has reported already is no reason to ask again, nor to look.
+/// A message about a change that a node has already reported causes neither a request nor a read.
 #[test]
 fn a_release_that_is_reported_and_published_is_one_request() {
     let (reported, both, published) = (sent(true, false), sent(true, true), sent(false, true));
@@ -210,9 +213,9 @@ fn a_library_s_channel_is_subscribed_again_after_a_lost_connection() {
     }
 }
 
-/// Nobody has heard it.
+/// No client received the message.
 #[test]
-fn a_message_that_was_missed_during_a_lost_connection_is_made_up_for() {
+fn a_message_missed_during_a_lost_connection_delays_a_waiter_only_briefly() {
     let mut world = world(1);
     forbid(&mut world, &[TRACKING]);
     let id = waits(&mut world);
@@ -223,7 +226,7 @@ fn a_message_that_was_missed_during_a_lost_connection_is_made_up_for() {
 }
 
 #[test]
-fn a_channel_is_left_when_nobody_here_waits_any_more() {
+fn a_channel_is_unsubscribed_after_the_last_local_waiter() {
     for forbidden in [&[TRACKING][..], &[]] {
         let mut world = world(1);
         forbid(&mut world, forbidden);
@@ -248,9 +251,9 @@ fn a_channel_is_left_when_nobody_here_waits_any_more() {
     }
 }
 
-/// The last of those who listen may be one that never asked.
+/// The last subscriber may be a lock that never sent a request.
 #[test]
-fn whoever_gives_up_behind_others_leaves_nothing() {
+fn a_queued_waiter_that_gives_up_leaves_no_subscription() {
     let mut world = world(1);
     let first = waits(&mut world);
     let second = waits(&mut world);
@@ -274,9 +277,9 @@ fn a_lock_that_does_not_wait_subscribes_to_nothing() {
     assert_eq!(world.count("subscribe") + world.count("hear"), 0);
 }
 
-/// Changes are reported all the same.
+/// Changes are still reported.
 #[test]
-fn where_the_channel_is_forbidden_the_reports_are_enough_and_it_is_named() {
+fn if_the_channel_is_forbidden_notifications_are_enough_and_it_is_reported() {
     let mut world = world(1);
     forbid(&mut world, &[ENTERING]);
     let id = waits(&mut world);
@@ -296,7 +299,7 @@ fn where_the_channel_is_forbidden_the_reports_are_enough_and_it_is_named() {
     assert_eq!(world.core().no_channel(node), None);
 }
 
-/// Of several channels one is its registry's.
+/// Only one of the channels belongs to the lock's registry.
 #[test]
 fn one_of_its_channels_is_enough_to_follow_a_registry() {
     for forbidden in ["shop-channel:shop:eu:job", "shop:eu-channel:shop:eu:job"] {
@@ -327,9 +330,9 @@ fn without_reports_and_messages_the_timer_is_enough() {
     assert!(is_granted_within(&mut world, id, ms(210)));
 }
 
-/// Another process may have it in the meantime. Nobody is told of that.
+/// Another process may have acquired the lock meanwhile, which no message reports.
 #[test]
-fn what_could_not_be_left_is_not_entered_again() {
+fn a_channel_that_could_not_be_unsubscribed_is_not_subscribed_again() {
     let mut world = world(1);
     forbid(&mut world, &[LEAVING]);
     let id = waits(&mut world);
@@ -351,7 +354,7 @@ fn what_could_not_be_left_is_not_entered_again() {
     assert_eq!(world.count("hear"), 2, "the operator may have allowed it");
 }
 
-/// A plain lock waits by the timer where nothing is tracked, on the same push link.
+/// On a node without tracking, a plain lock waits by its timer, on the same push link.
 #[test]
 fn other_resources_neither_get_its_messages_nor_keep_its_subscription() {
     let mut world = world(1);
@@ -371,7 +374,7 @@ fn other_resources_neither_get_its_messages_nor_keep_its_subscription() {
 }
 
 #[test]
-fn nonsense_about_channels_ends_the_push_link_and_nothing_else() {
+fn invalid_messages_about_channels_end_only_the_push_link() {
     let mut world = world(1);
     let id = waits(&mut world);
     for nonsense in [

@@ -1,5 +1,5 @@
-//! Time: the first clock to say so ends a validity, every timer is on the boot clock, and a driver
-//! may call early, late and often.
+//! Time: a validity ends by whichever clock reaches its end first, every timer is on the boot
+//! clock, and a driver may call early, late and often.
 
 use redbolt::proto::{
     Cause, ClockReading, Event, LockRequest, LossCause, NodeState, RefusalReason, Timestamp, Wait,
@@ -9,10 +9,10 @@ use crate::world::{Accept, HOUR, SECOND, World, Written, error, ms, secs};
 
 const STEPS: [i64; 2] = [HOUR, -HOUR];
 
-/// The validity of a lease of ten seconds.
+/// The validity of a lease of ten seconds, in ns.
 const VALID: u64 = 9_898_000_000;
 
-/// Takes a lock of ten seconds and waits for its end, which must be on time by the boot clock.
+/// Acquires a lock of ten seconds and waits for its end, which must be on time by the boot clock.
 fn lease_ends_by_boot(world: &mut World, key: &[u8]) {
     let begun = world.boot;
     let id = world.lock(key, secs(10));
@@ -85,7 +85,7 @@ fn a_step_while_held() {
         world.run(secs(1));
         world.wall_ahead += step;
         if step > 0 {
-            assert!(world.remaining(id).is_zero(), "the lease is over before any timer fires");
+            assert!(world.remaining(id).is_zero(), "the lease has expired before any timer fires");
             world.release(id);
             assert_eq!(world.outcomes(id)[1..], [Event::Lost(id, LossCause::Expired)]);
         } else {
@@ -112,7 +112,7 @@ fn a_small_step_takes_what_it_is_worth() {
     world.run(secs(10));
     let (at, event) = *world.clients[0].events.last().unwrap();
     assert_eq!(event, Event::Lost(id, LossCause::Expired));
-    assert!(at - begun <= VALID, "the boot clock ends it at the latest");
+    assert!(at - begun <= VALID, "the boot clock ends it at last");
 }
 
 /// The next timer of any kind notices the step, though no timer of this lock is due until then.
@@ -184,7 +184,7 @@ fn a_step_while_releasing_pausing_or_owing() {
     }
 }
 
-/// Sets a timer and waits for it; returns the boot time at which the timer fired.
+/// A function that sets a timer and waits for it, with its name.
 type Timer = (&'static str, fn(&mut World));
 
 const TIMERS: [Timer; 12] = [
@@ -385,8 +385,8 @@ fn early_and_repeated_timeouts_change_nothing() {
     }
 }
 
-/// One node answers while the wall clock is ahead, and the other one when it is back: what the
-/// first had answered before counts as well.
+/// One node answers while the wall clock is ahead, and the other one when it is back. The first
+/// node's earlier answers count as well.
 #[test]
 fn an_extension_across_a_step_shortens_nothing() {
     let mut world = World::new(3).warm();

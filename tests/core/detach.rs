@@ -9,7 +9,7 @@ use redbolt::proto::{
 
 use crate::world::{Accept, GUARD, World, Written, error, ms, secs};
 
-/// Two clients of the same nodes: the first detaches, the second attaches.
+/// Returns two clients of the same nodes: the first detaches, the second attaches.
 fn pair(nodes: usize) -> World {
     World::with(nodes, 2, |_| {}).warm()
 }
@@ -34,7 +34,7 @@ fn extend_by(world: &mut World, client: usize, id: LockId, ttl: Duration) {
 }
 
 #[test]
-fn detaching_sends_nothing_and_the_lock_goes_on_in_another_core() {
+fn detaching_sends_nothing_and_the_lock_continues_in_another_core() {
     let mut world = pair(3);
     let id = world.lock(b"job", secs(10));
     let before = world.remaining(id);
@@ -77,7 +77,7 @@ fn a_detached_lock_carries_its_whole_state() {
     assert_eq!(detached.label(), "web 1:77");
     let taken = world.attach(1, &detached);
     assert_eq!(world.clients[1].core.fencing_token(taken), token);
-    // Detached again it is the same, except for what was learned of the nodes.
+    // Detached again, the record is the same, except for what was learned of the nodes.
     let now = world.now();
     let again = world.clients[1].core.detach(taken, now).unwrap();
     assert_eq!(again, detached);
@@ -122,10 +122,10 @@ fn a_late_grant_is_kept_and_never_counts() {
     assert_eq!(world.holders(b"job"), [false; 3], "the late grant is undone with the others");
 }
 
-/// The restart guard keeps the node from voting. The claim that would undo this grant was detached:
-/// the key stays with the lock.
+/// The restart guard keeps the node from voting. The claim that would undo this grant was detached,
+/// so the key stays with the lock.
 #[test]
-fn a_late_grant_that_would_not_have_counted_stays_as_well() {
+fn a_late_grant_that_would_not_have_counted_is_kept_too() {
     let mut world = pair(3);
     world.pause(2);
     let id = world.lock(b"job", secs(10));
@@ -140,7 +140,7 @@ fn a_late_grant_that_would_not_have_counted_stays_as_well() {
     assert_eq!(world.holders(b"job"), [false; 3]);
 }
 
-/// The label is a part of the token by which the nodes know the lock.
+/// The label is a part of the token, so a lock with another label is a different lock to the nodes.
 #[test]
 fn a_lock_attached_under_another_label_is_released() {
     let mut world = World::new(3).warm();
@@ -155,7 +155,7 @@ fn a_lock_attached_under_another_label_is_released() {
 }
 
 #[test]
-fn an_ask_that_was_not_sent_never_is() {
+fn a_request_that_was_not_sent_before_detaching_is_never_sent() {
     let mut world = pair(3);
     world.servers[2].window = 0;
     let id = world.lock(b"job", secs(10));
@@ -173,7 +173,7 @@ fn an_ask_that_was_not_sent_never_is() {
 /// The request is still in one connection when the lock is released over another one, and runs
 /// after the undo.
 #[test]
-fn an_open_ask_that_runs_behind_the_undo_is_undone_at_half_of_the_ttl() {
+fn a_pending_request_that_runs_after_the_undo_is_undone_at_half_of_the_ttl() {
     let mut world = pair(3);
     world.pause(2);
     let id = world.lock(b"job", secs(10));
@@ -190,9 +190,9 @@ fn an_open_ask_that_runs_behind_the_undo_is_undone_at_half_of_the_ttl() {
     assert_eq!(world.kept(1), (0, 0));
 }
 
-/// As before, but that connection was lost before the lock was detached.
+/// That connection was lost before the lock was detached.
 #[test]
-fn an_ask_in_a_connection_that_was_lost_before_is_undone_at_half_of_the_ttl_as_well() {
+fn a_request_in_a_connection_lost_earlier_is_undone_at_half_of_the_ttl() {
     let mut world = pair(3);
     world.pause(2);
     let id = world.lock(b"job", secs(10));
@@ -208,10 +208,10 @@ fn an_ask_in_a_connection_that_was_lost_before_is_undone_at_half_of_the_ttl_as_w
     assert_eq!(world.kept(1), (0, 0));
 }
 
-/// A node granted the lock while it was no voter, and refused the undo: the client that releases
-/// the lock undoes that too.
+/// A node granted the lock while it could not vote, and refused the undo. The client that releases
+/// the lock undoes that grant too.
 #[test]
-fn a_grant_that_did_not_count_is_undone_by_whoever_attaches_the_lock() {
+fn a_grant_that_did_not_count_is_undone_by_the_process_that_attaches_the_lock() {
     let mut world = pair(3);
     world.delete(2, GUARD);
     scripts_fail(&mut world, 2);
@@ -236,7 +236,7 @@ fn the_undo_of_an_extended_lock_is_owed_for_the_extended_ttl() {
     assert_eq!(owed_for(&mut world, taken), secs(20));
 }
 
-/// The other boot clock means nothing here, so the keys may live as long as any lock's, but no
+/// Times of another boot mean nothing here, so the keys may live as long as any lock's, but no
 /// longer.
 #[test]
 fn the_undo_of_a_lock_of_another_boot_is_owed_for_the_longest_ttl() {
@@ -247,7 +247,7 @@ fn the_undo_of_a_lock_of_another_boot_is_owed_for_the_longest_ttl() {
     assert_eq!(owed_for(&mut world, taken), secs(30));
 }
 
-/// For how long a release is owed that a node does not confirm.
+/// Returns how long a release is owed that a node does not confirm.
 fn owed_for(world: &mut World, taken: LockId) -> Duration {
     scripts_fail(world, 2);
     let begun = world.boot;
@@ -266,7 +266,7 @@ fn an_expired_detached_lock_is_lost_and_its_release_undoes_it() {
     let mut world = pair(3);
     let id = world.lock(b"job", secs(10));
     let detached = detach(&mut world, id);
-    // The validity is over, and the keys live on for the drift.
+    // The validity has ended, and the keys live on for the drift.
     world.run(ms(9_950));
     assert_eq!(world.holders(b"job"), [true; 3]);
     let taken = world.attach(1, &detached);
@@ -325,7 +325,7 @@ fn a_boot_clock_that_restarted_ends_a_detached_lock() {
     world.wall_ahead = -86_400_000_000_000;
     let taken = world.attach(0, &detached);
     assert_eq!(world.outcomes(taken), [Event::Lost(taken, LossCause::Expired)]);
-    // How long the nodes keep the keys is not known, so they are undone.
+    // It is not known how long the nodes keep the keys, so they are undone.
     world.release(taken);
     assert_eq!(world.count("undo"), 3);
     assert_eq!(world.kept(0), (0, 0));
@@ -434,7 +434,7 @@ fn answers_are_awaited_until_all_are_in() {
     assert!(!world.core().awaits_answers(id));
 }
 
-/// It was granted by the others while a connection was opened, and that node is still to be asked.
+/// The others granted it while a connection was being opened, and that node has not been asked yet.
 #[test]
 fn a_lock_awaits_the_answer_of_a_node_that_is_not_connected_yet() {
     let mut world = World::new(3).warm();
@@ -449,8 +449,8 @@ fn a_lock_awaits_the_answer_of_a_node_that_is_not_connected_yet() {
     assert!(!world.core().awaits_answers(id));
 }
 
-/// One node answered while the wall clock was ahead. The two are known to keep the key for different times by
-/// different clocks.
+/// One node answered while the wall clock was ahead, so the two nodes keep the key for different
+/// times by different clocks.
 #[test]
 fn a_lock_leaves_with_what_a_quorum_supports_by_both_clocks() {
     let mut world = pair(3);

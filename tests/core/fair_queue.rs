@@ -1,5 +1,5 @@
-//! The queue in which waiters stand: when a ticket is made, kept and given back, what ends a pause, and what follows where
-//! nodes or connections fail.
+//! The queue of waiters on the nodes: when a ticket is written, kept and removed, what ends a
+//! pause, and what happens when nodes or connections fail.
 
 use redbolt::proto::{
     Cause, Event, Kept, LockId, LockMode, LockRequest, PushState, RefusalReason, Settings, View,
@@ -8,7 +8,7 @@ use redbolt::proto::{
 
 use crate::world::{Accept, World, Written, error, ms, secs};
 
-/// Pauses so long that a test sees only what ends them early.
+/// Makes pauses long, so that a test sees only what ends them early.
 fn in_queue(settings: &mut Settings) {
     settings.wake = WakeStrategy::Queue;
     settings.retry_backoff = (secs(10), secs(10));
@@ -18,7 +18,7 @@ fn warm(clients: usize) -> World {
     World::with(3, clients, in_queue).warm()
 }
 
-/// A client waits for `job` until the world is quiet.
+/// Lets a client wait for `job` until the world is quiet.
 fn waits(world: &mut World, client: usize) -> LockId {
     let request = LockRequest::new(b"job").ttl(secs(20)).wait(Wait::UpTo(secs(60)));
     let id = world.acquire(client, &request, &[b"job"]);
@@ -33,7 +33,7 @@ fn holds(world: &mut World, client: usize) -> LockId {
     id
 }
 
-/// How many tickets a node has.
+/// Returns the number of tickets on a node.
 fn tickets(world: &mut World, node: usize) -> usize {
     let now = world.server_now();
     let server = &mut world.servers[node];
@@ -41,13 +41,13 @@ fn tickets(world: &mut World, node: usize) -> usize {
     String::from_utf8_lossy(&reply)[1..].trim().parse().unwrap()
 }
 
-/// How many asks a client has sent to the first node so far.
+/// Returns the number of requests that a client has sent to the first node so far.
 fn asks(world: &World, client: usize) -> usize {
     world.clients[client].core.metrics().node(world.node(0)).asks as usize
 }
 
 #[test]
-fn the_first_to_wait_asks_once_more_and_then_only_listens() {
+fn the_first_waiter_asks_once_again_and_then_only_listens() {
     let mut world = warm(2);
     holds(&mut world, 0);
     let id = waits(&mut world, 1);
@@ -55,14 +55,14 @@ fn the_first_to_wait_asks_once_more_and_then_only_listens() {
     assert!(world.clients[1].core.has_place(id));
     let before = asks(&world, 1);
     world.run(secs(1));
-    assert_eq!(asks(&world, 1), before, "nobody asks while the lock is held");
+    assert_eq!(asks(&world, 1), before, "no request is sent while the lock is held");
     world.run(secs(2));
     let again = asks(&world, 1) - before;
     assert!((1..=2).contains(&again), "{again} asks: the timer renews the ticket");
 }
 
 #[test]
-fn a_release_wakes_the_first_alone() {
+fn a_release_wakes_only_the_first_waiter() {
     let mut world = warm(4);
     let held = holds(&mut world, 0);
     let ids: Vec<_> = (1..4).map(|client| waits(&mut world, client)).collect();
@@ -73,13 +73,14 @@ fn a_release_wakes_the_first_alone() {
     let since: Vec<_> = (1..4).map(|client| asks(&world, client) - before[client - 1]).collect();
     assert_eq!(since, [1, 0, 0], "asks of each");
     for node in 0..3 {
-        assert_eq!(tickets(&mut world, node), 2, "who is granted has left");
+        assert_eq!(tickets(&mut world, node), 2, "a granted waiter has left the queue");
     }
 }
 
-/// At the first node, whose clock was set back, a former holder ends just after it has denied the waiter.
+/// The first node's clock was set back, and a former holder's key expires there just after it has
+/// denied the waiter.
 #[test]
-fn a_release_is_noticed_although_the_holder_never_had_the_first_node() {
+fn a_release_is_noticed_if_the_holder_never_had_the_first_node() {
     let mut world = warm(3);
     world.acquire(2, &LockRequest::new(b"job").shared().ttl(secs(1)), &[b"job"]);
     world.run(ms(20));
@@ -87,7 +88,8 @@ fn a_release_is_noticed_although_the_holder_never_had_the_first_node() {
     world.run(secs(1));
     let held = holds(&mut world, 0);
     world.delay(ms(5));
-    // The first request arrives after 5 ms, the one with a ticket after 15 ms, and the look after 25 ms.
+    // The first request arrives after 5 ms, the one with a ticket after 15 ms, and the read after
+    // 25 ms.
     let left = world.pttl(0, b"job").unsigned_abs();
     world.run(ms(left - 17));
     let id = waits(&mut world, 1);
@@ -98,9 +100,10 @@ fn a_release_is_noticed_although_the_holder_never_had_the_first_node() {
     assert!(world.clients[1].is_granted(id), "it is free");
 }
 
-/// Another client has the first node alone, for about as long as the holder has the other two.
+/// Another client has the first node's key alone, for about as long as the holder has the other
+/// two.
 #[test]
-fn a_release_is_noticed_although_another_client_has_the_first_node() {
+fn a_release_is_noticed_if_another_client_has_the_first_node() {
     for left in [19_900, 20_100] {
         let mut world = warm(2);
         world.set(0, b"job", b"theirs", left);
@@ -112,7 +115,8 @@ fn a_release_is_noticed_although_another_client_has_the_first_node() {
     }
 }
 
-/// An extension is a change too. Whoever is first asks in vain once, and looks before it does so again.
+/// An extension is a change too. The first waiter sends one useless request, and reads the key
+/// before it sends another.
 #[test]
 fn a_holder_that_extends_is_not_asked_each_time() {
     let mut world = warm(2);
@@ -125,11 +129,11 @@ fn a_holder_that_extends_is_not_asked_each_time() {
         world.run(ms(60));
     }
     let in_vain = asks(&world, 1) - before;
-    assert!(in_vain <= 1, "{in_vain} asks in vain");
+    assert!(in_vain <= 1, "{in_vain} useless requests");
 }
 
 #[test]
-fn a_ticket_outlives_a_connection_that_took_no_ask() {
+fn a_ticket_outlives_a_connection_that_delivered_no_request() {
     let mut world = warm(2);
     holds(&mut world, 0);
     let id = waits(&mut world, 1);
@@ -162,14 +166,15 @@ fn a_waiter_that_gives_up_leaves_the_queue_and_its_mark() {
     assert!(world.value(0, b"job").is_empty(), "nothing is closed");
 }
 
-/// The name of the ticket with which a client asked last.
+/// Returns the name of the ticket in the latest request.
 fn ticket(world: &World) -> Vec<u8> {
     let is_key = |word: &&Vec<u8>| word.starts_with(b"redbolt:line-wait:");
     let asks = world.log.iter().rev().filter(|ran| ran.is_ask());
     asks.flat_map(|ran| &ran.words).find(is_key).cloned().expect("an ask in the queue")
 }
 
-/// The node has confirmed that the ticket is gone, and then runs an ask out of a dead connection.
+/// The node has confirmed that the ticket is removed, and then runs a request from a dead
+/// connection.
 #[test]
 fn a_ghost_that_puts_a_ticket_back_is_undone() {
     let mut world = warm(2);
@@ -216,8 +221,8 @@ fn a_waiter_that_gave_up_leaves_the_queue_of_a_node_that_is_back_after_three_sec
     assert_eq!(tickets(&mut world, 2), 0);
 }
 
-/// The extension ends the node's tracking of the key, and the node does not notify the connection that sent it. The lock
-/// is released by another process.
+/// The extension ends the node's tracking of the key, and the node does not notify the connection
+/// that sent it. Another process releases the lock.
 #[test]
 fn a_waiter_is_woken_although_its_own_process_has_extended_the_lock_meanwhile() {
     for pause in [5_000, 5_300, 5_700, 6_100, 6_600] {
@@ -242,7 +247,7 @@ fn a_waiter_listens_to_the_two_tickets_before_its_own_until_it_leaves() {
     let ids: Vec<_> = (1..5).map(|client| waits(&mut world, client)).collect();
     let listen = |world: &World| [1, 2, 3, 4].map(|client| world.listeners(client));
     assert_eq!(listen(&world), [0, 1, 2, 2]);
-    // The two tickets before the last one leave, and the first one is before it then.
+    // The two tickets before the last one leave, so the first one is directly before it.
     world.let_go(2, ids[1]);
     world.let_go(3, ids[2]);
     world.run(secs(4));
@@ -253,7 +258,7 @@ fn a_waiter_listens_to_the_two_tickets_before_its_own_until_it_leaves() {
 }
 
 #[test]
-fn a_node_that_forbids_the_queue_is_asked_without_it() {
+fn a_node_that_forbids_the_queue_is_asked_without_a_ticket() {
     let mut world = warm(2);
     let held = holds(&mut world, 0);
     world.answer(0, |args| {
@@ -272,9 +277,10 @@ fn a_node_that_forbids_the_queue_is_asked_without_it() {
     assert_eq!(world.kept(1), (0, 0), "and nothing is owed there");
 }
 
-/// Each look at a ticket or at the resource is announced, so that several answers say so.
+/// The client announces each tracked read of a ticket or resource, so several replies carry the
+/// error.
 #[test]
-fn a_node_that_forbids_to_announce_what_is_read_closes_its_push_link_once() {
+fn a_node_that_forbids_client_caching_loses_its_push_link_once() {
     let mut world = warm(3);
     holds(&mut world, 0);
     waits(&mut world, 1);
@@ -288,9 +294,9 @@ fn a_node_that_forbids_to_announce_what_is_read_closes_its_push_link_once() {
     assert_eq!(state, PushState::Unavailable(Cause::NoPermission));
 }
 
-/// The counters of those who are alone are even, and of those who share odd.
+/// The tokens of exclusive holders are even, those of readers odd.
 #[test]
-fn a_counter_that_a_lock_in_the_queue_cannot_have_is_no_answer() {
+fn a_counter_that_a_lock_in_the_queue_cannot_have_is_rejected() {
     for (request, counter) in [
         (LockRequest::new(b"job").fenced(), Some(1)),
         (LockRequest::new(b"job").fenced(), None),
@@ -333,7 +339,7 @@ fn an_answer_from_the_queue_counts_after_a_change_of_mode_too() {
 }
 
 #[test]
-fn a_read_is_answered_by_what_it_asks_for() {
+fn a_read_answered_with_another_type_ends_the_connection() {
     for (command, nonsense) in [(&b"PTTL"[..], "$1\r\n5\r\n"), (b"GETRANGE", ":5\r\n")] {
         let mut world = warm(2);
         holds(&mut world, 0);
@@ -348,7 +354,7 @@ fn a_read_is_answered_by_what_it_asks_for() {
 }
 
 #[test]
-fn a_process_whose_locks_others_wait_for_queues_at_once() {
+fn a_process_queues_behind_the_waiters_for_its_own_lock() {
     let mut world = warm(2);
     let held = holds(&mut world, 0);
     let id = waits(&mut world, 1);
@@ -383,9 +389,9 @@ fn a_reader_behind_a_writer_that_waits_for_readers_asks_no_more_than_the_writer(
     assert!(asked <= 3, "{asked} asks in 3 s");
 }
 
-/// One of those who share has released, and the other never does.
+/// One reader has released, and the other never does.
 #[test]
-fn a_reader_that_dies_keeps_whoever_is_first_waiting_no_longer_than_its_own_time() {
+fn a_dead_reader_delays_the_first_waiter_by_its_own_ttl_only() {
     let mut world = warm(4);
     let shares = |ttl| LockRequest::new(b"job").ttl(ttl).shared();
     let [first, second] = [0, 1].map(|client| {
@@ -404,11 +410,11 @@ fn a_reader_that_dies_keeps_whoever_is_first_waiting_no_longer_than_its_own_time
     world.run(ms(150));
     assert!(!world.clients[3].is_granted(waiter), "the third has it");
     world.run(ms(150));
-    assert!(world.clients[3].is_granted(waiter), "its time is over");
+    assert!(world.clients[3].is_granted(waiter), "the dead reader's TTL has expired");
 }
 
 #[test]
-fn a_reader_comes_in_beside_another_one_as_soon_as_the_writer_before_it_gives_up() {
+fn a_reader_joins_another_as_soon_as_the_writer_before_it_gives_up() {
     let mut world = warm(3);
     world.acquire(0, &LockRequest::new(b"job").ttl(secs(20)).shared(), &[b"job"]);
     world.run(ms(20));
@@ -420,9 +426,10 @@ fn a_reader_comes_in_beside_another_one_as_soon_as_the_writer_before_it_gives_up
     assert!(world.clients[2].is_granted(reader));
 }
 
-/// The writer's own string becomes a set with both of its claims, of which a look tells nothing.
+/// The writer's string becomes a set with both of its claims, which a read of the first waiter does
+/// not show.
 #[test]
-fn a_reader_comes_in_beside_a_writer_that_downgrades() {
+fn a_reader_joins_a_writer_that_downgrades() {
     let mut world = warm(2);
     let held = holds(&mut world, 0);
     let id = waits_to_share(&mut world, 1);
@@ -440,7 +447,7 @@ fn forbid_push(world: &mut World, node: usize) {
 }
 
 #[test]
-fn who_is_not_notified_is_not_passed_either() {
+fn a_waiter_without_notifications_is_not_overtaken() {
     let mut world = World::with(3, 3, |settings| settings.wake = WakeStrategy::Queue).warm();
     (0..3).for_each(|node| forbid_push(&mut world, node));
     for _ in 0..5 {
@@ -458,7 +465,7 @@ fn who_is_not_notified_is_not_passed_either() {
 }
 
 #[test]
-fn who_stands_behind_a_first_that_does_not_come_asks_a_few_times() {
+fn a_waiter_behind_a_dead_first_one_asks_only_a_few_times() {
     let mut world = warm(3);
     let held = holds(&mut world, 0);
     let [_, second] = [1, 2].map(|client| waits(&mut world, client));
@@ -471,9 +478,9 @@ fn who_stands_behind_a_first_that_does_not_come_asks_a_few_times() {
     assert!((2..=4).contains(&asked), "{asked} asks: one that calls, one behind the grace");
 }
 
-/// The first has half a second, since no node notified it when it came.
+/// The grace is half a second, because no node notified the waiter when it queued.
 #[test]
-fn a_first_that_does_not_come_has_one_grace_whoever_has_called_it() {
+fn a_dead_first_waiter_has_one_grace_whichever_waiter_calls_it() {
     let mut world = warm(4);
     let held = holds(&mut world, 0);
     let [_, second, third] = [1, 2, 3].map(|client| waits(&mut world, client));
@@ -483,10 +490,10 @@ fn a_first_that_does_not_come_has_one_grace_whoever_has_called_it() {
     assert!(!world.clients[2].is_granted(second), "it has called the first");
     world.let_go(2, second);
     world.run(ms(150));
-    assert!(world.clients[3].is_granted(third), "what was left of the call is over");
+    assert!(world.clients[3].is_granted(third), "the rest of the grace has passed");
 }
 
-/// To the nodes the call of the first was a minute in the future then.
+/// By the nodes' clocks, the first waiter's call is then a minute in the future.
 #[test]
 fn a_clock_that_is_set_back_lengthens_no_pause_by_as_much() {
     let mut world = warm(3);
@@ -502,10 +509,10 @@ fn a_clock_that_is_set_back_lengthens_no_pause_by_as_much() {
     assert!(asked >= 4 || world.clients[2].is_granted(second), "{asked} asks in 10 s");
 }
 
-/// As its owner learns the stamp of a quorum, a ticket moves on a node. Whoever reads that those before it stand behind it now
-/// asks at once, and else only listens.
+/// When its owner learns the stamp of a quorum, a ticket moves on a node. A waiter that reads that
+/// the tickets before it are now behind it asks at once; otherwise it only listens.
 #[test]
-fn who_is_passed_by_the_tickets_before_it_asks_again() {
+fn a_waiter_whose_predecessors_moved_behind_it_asks_again() {
     for (stamp, expected) in [(9_999_999_999_999_999_u64, 3..=5), (1, 2..=2)] {
         let mut world = warm(4);
         holds(&mut world, 0);
@@ -518,11 +525,11 @@ fn who_is_passed_by_the_tickets_before_it_asks_again() {
         });
         waits(&mut world, 3);
         let asked = asks(&world, 3);
-        assert!(expected.contains(&asked), "{asked} asks beside tickets at {stamp}");
+        assert!(expected.contains(&asked), "{asked} requests with tickets at {stamp}");
     }
 }
 
-/// Each has half a second at most, since no node notified it when it came.
+/// Each grace is at most half a second, because no node notified the waiter when it queued.
 #[test]
 fn several_dead_waiters_in_a_row_cost_a_grace_each() {
     for dead in [1, 2, 3, 5, 10] {
@@ -535,15 +542,16 @@ fn several_dead_waiters_in_a_row_cost_a_grace_each() {
         world.run_until(secs(30), |world| world.clients[last].is_granted(ids[dead]));
         let took = ms((world.boot - began) / 1_000_000);
         let graces = ms(500) * dead as u32;
-        // Those behind the second look after 50 ms for each that stands before them.
+        // A waiter behind the second checks after 50 ms for each ticket before it.
         let most = graces + graces / 20 + ms(50) * dead as u32 + ms(100);
         assert!(took <= most, "{took:?} behind {dead} dead waiters");
     }
 }
 
-/// The first is called, and may come and go. Then this waiter is called, hears nothing of it, and has four round trips to ask.
+/// The first waiter is called, and may come and go. Then this waiter is called, without a
+/// notification, and has four round trips to ask.
 #[test]
-fn a_far_waiter_that_is_not_notified_asks_within_its_grace_whoever_is_called() {
+fn a_far_waiter_without_notifications_asks_within_its_grace() {
     let set = |settings: &mut Settings| {
         settings.wake = WakeStrategy::Queue;
         settings.response_timeout = secs(1);
@@ -575,13 +583,14 @@ fn a_far_waiter_that_is_not_notified_asks_within_its_grace_whoever_is_called() {
     panic!("it is not granted");
 }
 
-/// The first comes late and soon releases: a waiter behind the dead ones, which has met the call, hears of neither.
+/// The first waiter comes late and soon releases. A waiter behind the dead ones, which has seen the
+/// call, is notified of neither.
 #[test]
-fn a_waiter_behind_dead_ones_notices_that_the_first_has_come_and_gone() {
+fn a_waiter_behind_dead_ones_notices_that_the_first_has_released() {
     let mut world = warm(5);
     let held = holds(&mut world, 0);
     let [first, _, _, last] = [1, 2, 3, 4].map(|client| waits(&mut world, client));
-    // It has become rare that it makes sure that its lead does not hang.
+    // By then the waiter rarely checks whether its lead hangs.
     world.run(secs(1));
     (1..=3).for_each(|client| world.clients[client].is_stopped = true);
     let before = asks(&world, 4);
@@ -595,15 +604,16 @@ fn a_waiter_behind_dead_ones_notices_that_the_first_has_come_and_gone() {
     let began = world.boot;
     world.run_until(secs(30), |world| world.clients[4].is_granted(last));
     let took = ms((world.boot - began) / 1_000_000);
-    // As behind two dead waiters.
+    // This is the delay behind two dead waiters.
     let graces = ms(500) * 2;
     let most = graces + graces / 20 + ms(50) * 3 + ms(100);
     assert!(took <= most, "{took:?} after the release");
 }
 
-/// The holder and the first waiters may be processes of one host. No node reports that the holder's lease has ended.
+/// The holder and the first waiters may be processes of one host. No node reports that the holder's
+/// lease has ended.
 #[test]
-fn dead_waiters_cost_a_grace_each_also_behind_a_holder_that_has_died_with_them() {
+fn dead_waiters_cost_a_grace_each_behind_a_dead_holder_too() {
     for (dead, permits) in [(1, false), (1, true), (2, false), (2, true)] {
         let mut world = warm(dead + 2);
         let job = LockRequest::new(b"job");
@@ -626,16 +636,17 @@ fn dead_waiters_cost_a_grace_each_also_behind_a_holder_that_has_died_with_them()
     }
 }
 
-/// The holder has taken the lock since the last request of the waiter, to which another one was reported.
+/// The holder acquired the lock after the waiter's last request, which was denied because of an
+/// earlier holder.
 #[test]
-fn a_waiter_behind_a_dead_one_notices_the_end_of_a_dead_holder_that_it_has_not_asked_about() {
+fn a_waiter_behind_a_dead_one_notices_the_expiry_of_an_unseen_holder() {
     for permits in [0, 1, 2] {
         let mut world = warm(4);
         let job = LockRequest::new(b"job");
         let job = if permits > 0 { job.permits(permits) } else { job };
         let held = world.acquire(0, &job.clone().ttl(secs(20)), &[b"job"]);
         if permits == 2 {
-            // The key lives for as long as this one, whoever takes the other slot.
+            // The key lives for as long as this permit, whichever client takes the other slot.
             world.acquire(0, &job.clone().ttl(secs(25)), &[b"job"]);
         }
         world.run(ms(20));
@@ -656,7 +667,7 @@ fn a_waiter_behind_a_dead_one_notices_the_end_of_a_dead_holder_that_it_has_not_a
     }
 }
 
-/// The graces of those who wait in the queue at a node, in ms.
+/// Returns the graces of the waiters in the queue at a node, in ms.
 fn graces(world: &mut World, node: usize) -> Vec<u64> {
     let now = world.server_now();
     let queue = [&b"ZRANGE"[..], b"redbolt:line:job", b"0", b"-1", b"WITHSCORES"];
@@ -665,7 +676,7 @@ fn graces(world: &mut World, node: usize) -> Vec<u64> {
     tickets.map(|ticket| ticket.split(':').nth(1).unwrap().parse().unwrap()).collect()
 }
 
-/// At first it has half a second, since no node notifies it.
+/// At first the grace is half a second, because no node notifies the waiter.
 #[test]
 fn a_ticket_has_the_grace_that_its_owner_needs_now() {
     let mut world = World::with(3, 2, |settings| {
@@ -682,7 +693,7 @@ fn a_ticket_has_the_grace_that_its_owner_needs_now() {
         world.delay(ms(one_way));
         world.run(secs(5));
         let graces = graces(&mut world, 0);
-        // Two while it changes.
+        // There are two while the ticket is replaced.
         let grace = graces.iter().copied().max().unwrap_or(0);
         assert!(graces.len() <= 2, "{graces:?}");
         assert!((least..3_500).contains(&grace), "{grace} ms, {one_way} ms away");
@@ -690,7 +701,8 @@ fn a_ticket_has_the_grace_that_its_owner_needs_now() {
     }
 }
 
-/// A second node is asked without a ticket, since it forbids the queue, and denies as well; the third fails.
+/// A second node forbids the queue, so it is asked without a ticket, and denies as well; the third
+/// fails.
 #[test]
 fn a_ticket_stays_while_the_one_that_replaces_it_is_known_to_one_node() {
     let mut world = World::with(3, 2, |settings| {
@@ -714,12 +726,13 @@ fn a_ticket_stays_while_the_one_that_replaces_it_is_known_to_one_node() {
         assert_eq!(
             graces(&mut world, 2),
             [500],
-            "others could pass at the first and the last node"
+            "others could overtake at the first and the last node"
         );
     }
 }
 
-/// Its last ask took so long that the next one carries another ticket, which reaches no node.
+/// Its last request took longer than the grace of its ticket allows, so the next one carries a new
+/// ticket, which reaches no node.
 #[test]
 fn a_waiter_whose_connections_end_keeps_its_place() {
     let mut world = World::with(3, 3, |settings| {
@@ -752,7 +765,8 @@ fn a_waiter_whose_connections_end_keeps_its_place() {
     assert!((0..3).all(|node| tickets(&mut world, node) == 2), "the former one has left");
 }
 
-/// While others share, nobody calls a writer. Whoever is kept out by it alone asks whether it is there.
+/// While readers hold the lock, no client calls a writer. A client that only the writer keeps out
+/// checks whether it is alive.
 #[test]
 fn a_dead_writer_keeps_readers_out_for_a_pause_and_a_grace_while_others_share() {
     for age in [0, 1_900, 5_000] {
@@ -791,9 +805,9 @@ fn a_dead_waiter_keeps_permits_out_for_a_pause_and_a_grace_while_slots_are_free(
     assert!(took <= ms(600), "{took:?}");
 }
 
-/// A writer that is alive answers, and is not passed.
+/// A writer that is alive answers the check, and is not overtaken.
 #[test]
-fn readers_pass_no_writer_that_waits_for_those_who_share() {
+fn readers_do_not_overtake_a_waiting_writer() {
     let mut world = warm(5);
     let request = LockRequest::new(b"job").ttl(secs(30)).shared();
     let held = world.acquire(0, &request, &[b"job"]);
@@ -812,9 +826,10 @@ fn readers_pass_no_writer_that_waits_for_those_who_share() {
     assert!(world.clients[1].is_granted(writer));
 }
 
-/// It was second until a moment ago, and hears that whoever came after it calls before it hears that it is the first.
+/// The writer was second until a moment ago, and learns that a later waiter calls it before it
+/// learns that it is first.
 #[test]
-fn no_permit_passes_a_writer_that_has_just_become_the_first() {
+fn permits_do_not_overtake_a_writer_that_just_became_first() {
     for quarters in 0..40 {
         let mut world = warm(4);
         world.delay(ms(1));
@@ -838,7 +853,7 @@ fn no_permit_passes_a_writer_that_has_just_become_the_first() {
 }
 
 #[test]
-fn a_first_that_is_dead_is_passed_although_the_clocks_of_the_nodes_are_set_back() {
+fn a_dead_first_waiter_is_skipped_although_the_nodes_clocks_are_set_back() {
     let mut world = warm(3);
     let held = holds(&mut world, 0);
     let [_, second] = [1, 2].map(|client| waits(&mut world, client));
@@ -847,12 +862,12 @@ fn a_first_that_is_dead_is_passed_although_the_clocks_of_the_nodes_are_set_back(
     world.run(ms(100));
     (0..3).for_each(|node| world.set_clock(node, -60_000_000));
     world.run(secs(3));
-    assert!(world.clients[2].is_granted(second), "the first has had its grace once more");
+    assert!(world.clients[2].is_granted(second), "the first waiter has had another grace");
 }
 
 #[test]
-fn a_dead_writer_is_passed_by_readers_although_the_clocks_of_the_nodes_are_set_back() {
-    // The world goes by the true time.
+fn readers_overtake_a_dead_writer_although_the_nodes_clocks_are_set_back() {
+    // The world checks leases by the true time, so it must allow nodes to lose keys.
     let mut world = warm(3).forgetful();
     let request = LockRequest::new(b"job").ttl(secs(20)).shared();
     world.acquire(0, &request, &[b"job"]);
@@ -893,7 +908,7 @@ fn an_inspection_names_the_waiters_in_their_order_and_how_long_they_have_waited(
         let of = view.nodes[0].queue.as_ref().unwrap().waiters.iter();
         assert!(of.map(|it| it.fingerprint).eq([first.fingerprint, second.fingerprint]));
     }
-    // The first does not come when its turn has, and is called by the second.
+    // The first waiter does not come when its turn comes, and the second one calls it.
     world.clients[1].is_stopped = true;
     world.let_go(0, held);
     world.run(ms(15));
@@ -904,7 +919,7 @@ fn an_inspection_names_the_waiters_in_their_order_and_how_long_they_have_waited(
 }
 
 #[test]
-fn a_node_that_forbids_the_queue_reports_the_rest() {
+fn a_node_that_forbids_the_queue_still_reports_its_keys() {
     let mut world = warm(2);
     holds(&mut world, 0);
     world.answer(0, |args| {
@@ -933,5 +948,5 @@ fn a_core_counts_its_locks_in_the_queue() {
     let metrics = world.clients[1].core.metrics();
     assert!((ms(190)..ms(230)).contains(&metrics.wait_in_queue.sum()));
     let metrics = world.clients[0].core.metrics();
-    assert_eq!(metrics.joined_queue, 0, "whoever does not wait joins no queue");
+    assert_eq!(metrics.joined_queue, 0, "a holder that did not wait joined no queue");
 }

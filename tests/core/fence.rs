@@ -26,7 +26,7 @@ fn token(world: &World, id: LockId) -> Option<u64> {
     world.clients[0].core.fencing_token(id).map(|token| token.get())
 }
 
-/// The client's present proposal.
+/// Returns the client's present proposal, in µs.
 fn wall_us(world: &World) -> u64 {
     world.now().wall.0 / 1_000
 }
@@ -53,8 +53,8 @@ fn is_gone(world: &mut World) {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// Nodes whose counters are this far ahead of all clocks. Requests and answers take 10 ms each,
-/// those of the last node 30 ms. The first two nodes are a quorum that disagrees.
+/// Returns nodes whose counters are this far ahead of all clocks. Requests and answers take 10 ms
+/// each, those of the last node 30 ms. The first two nodes are a quorum that disagrees.
 fn diverged(counted: [u64; 3]) -> (World, u64) {
     diverged_with(counted, |_| {})
 }
@@ -98,9 +98,9 @@ fn a_quorum_of_equal_counters_is_the_token_in_one_round_trip() {
     assert_eq!(world.pttl(0, &counter_key(JOB)), week - 10, "the default");
 }
 
-/// Odd tokens are reserved for holders who share a resource.
+/// Odd tokens are reserved for readers that share a resource.
 #[test]
-fn tokens_are_even_whatever_the_clock_and_the_counters() {
+fn tokens_are_even_for_any_clock_and_any_counters() {
     for (counted, ahead) in [(None, 0), (None, 1), (Some("6"), 1), (Some("7"), 0), (Some("8.5"), 1)]
     {
         let mut world = World::new(3).warm();
@@ -186,7 +186,7 @@ fn fenced_locks_need_the_restart_guard_and_a_long_limit() {
 
 /// A lock on a counter's key would make the counter look held, or write its token over it.
 #[test]
-fn a_counter_is_no_resource() {
+fn a_counter_cannot_be_locked() {
     let mut world = World::new(3).warm();
     let (now, counter) = (world.now(), counter_key(JOB));
     let refused = Err(RequestError::CounterKey);
@@ -255,10 +255,10 @@ fn a_write_back_finds_that_the_lock_is_lost() {
     }
 }
 
-/// Two nodes agree on the token, and the third answers the write-back that the key is gone. The
+/// Two nodes agree on the token, and the third answers the write-back that the key is missing. The
 /// lease does not rest on the third, so the next loss leaves too few.
 #[test]
-fn a_node_that_says_to_the_write_back_that_the_key_is_gone_is_not_counted() {
+fn a_node_that_reports_a_missing_key_to_the_write_back_does_not_count() {
     let (mut world, _) = diverged([10, 20, 20]);
     world.servers[2].delay = world.servers[0].delay;
     let id = lock(&mut world);
@@ -323,8 +323,8 @@ fn a_write_back_is_sent_again_by_its_text() {
     assert_eq!(world.ran(0), ["ask sha", "write back sha", "write back"]);
 }
 
-/// Any outcome of the write-back other than a confirmation: the lock is refused, and undone
-/// everywhere.
+/// Any outcome of the write-back other than a confirmation leads to a refusal, and an undo on every
+/// node.
 #[test]
 fn without_confirmation_there_is_no_lock() {
     type Spoil = fn(&mut World);
@@ -422,9 +422,9 @@ fn a_deadline_ends_a_write_back() {
     is_gone(&mut world);
 }
 
-/// A node that loses its memory during the write-back confirms nothing.
+/// A node that loses its data during the write-back confirms nothing.
 #[test]
-fn a_flush_during_the_write_back_is_no_confirmation() {
+fn a_node_flushed_during_the_write_back_confirms_nothing() {
     let (world, _) = diverged([10, 20, 40]);
     let mut world = world.forgetful();
     world.stop(2);
@@ -435,8 +435,8 @@ fn a_flush_during_the_write_back_is_no_confirmation() {
     is_gone(&mut world);
 }
 
-/// A node that is refused as a voter may still grant. Its counter is no vote either: with it, the
-/// two that count would seem to agree.
+/// A node that may not vote can still grant, but its counter must not be used: with it, the two
+/// that count would seem to agree.
 #[test]
 fn a_counter_that_came_with_no_vote_makes_no_token() {
     let (mut world, future) = diverged([10, 20, 20]);
@@ -519,7 +519,7 @@ fn a_clock_is_set_right_once_in_a_call() {
 }
 
 /// One node accepts the client's proposal, the other refuses it, and the third is down. With the
-/// same proposal every attempt would end like that.
+/// same proposal, every attempt would end like that.
 #[test]
 fn a_client_whose_clock_suits_one_of_two_nodes_is_set_right_for_both() {
     let cases = [(5, 0), (5, 2), (-5, 0), (-5, 2)];
@@ -540,10 +540,10 @@ fn a_client_whose_clock_suits_one_of_two_nodes_is_set_right_for_both() {
     }
 }
 
-/// The wild clock is not believed, whichever node answers first: tokens continue to follow the
-/// other clocks.
+/// The wrong clock is ignored, whichever node answers first: tokens continue to follow the other
+/// clocks.
 #[test]
-fn one_node_with_a_wild_clock_does_not_spoil_the_others() {
+fn one_node_with_a_wrong_clock_does_not_affect_the_others() {
     // With 10 s, a proposal between the clocks would suit all of them.
     for (seconds, own_hours) in [(-3_600, 0), (11, 0), (YEAR, 0), (-3_600, 1), (11, 1), (YEAR, 1)] {
         for (wild, order) in (0..3).flat_map(|wild| ORDERS.map(|order| (wild, order))) {
@@ -573,7 +573,7 @@ fn one_node_with_a_wild_clock_does_not_spoil_the_others() {
 
 /// Two of five nodes agree on a wrong time, and answer before the others, in any position.
 #[test]
-fn two_of_five_clocks_that_are_wild_do_not_spoil_the_others() {
+fn two_wrong_clocks_of_five_do_not_affect_the_others() {
     for (first, second) in (0..5).flat_map(|a| (0..a).map(move |b| (a, b))) {
         for own_hours in [0, 1] {
             let mut world = World::new(5);
@@ -600,10 +600,10 @@ fn two_of_five_clocks_that_are_wild_do_not_spoil_the_others() {
     }
 }
 
-/// No counter that outlives the wild clock shows its time, so no token is followed by a smaller one
-/// after counters have expired.
+/// No counter that outlives the wrong clock shows its time, so tokens stay in order after counters
+/// have expired.
 #[test]
-fn tokens_do_not_go_backwards_after_a_wild_clock_is_mended() {
+fn tokens_do_not_go_backwards_after_a_wrong_clock_is_fixed() {
     for (wild, order) in (0..3).flat_map(|wild| ORDERS.map(|order| (wild, order))) {
         let mut world = World::new(3);
         world.set_clock(wild, YEAR * 1_000_000);
@@ -632,7 +632,7 @@ fn tokens_do_not_go_backwards_after_a_wild_clock_is_mended() {
     }
 }
 
-/// The nodes answer one after another, in this order.
+/// Makes the nodes answer one after another, in this order.
 fn answer_in(world: &mut World, order: &[usize]) {
     for (turn, &node) in order.iter().enumerate() {
         world.servers[node].delay = ms(1 + turn as u64).as_nanos() as u64;
@@ -646,7 +646,7 @@ const DAY: Duration = secs(24 * 60 * 60);
 const YEAR: i64 = 365 * 24 * 60 * 60;
 
 #[test]
-fn a_refusal_says_how_far_a_clock_is_off() {
+fn a_refusal_reports_how_far_a_clock_is_off() {
     for (hours, words) in [(1, "3600.0s ahead of"), (-1, "3600.0s behind")] {
         let mut world = World::new(3);
         world.set_clock(2, hours * 3_600_000_000);
@@ -705,7 +705,7 @@ fn the_largest_token_is_the_last() {
 
 // Order.
 
-/// Counters diverge, clocks jump by seconds, nodes are slow, down, or restarted with their memory:
+/// Counters diverge, clocks jump by seconds, nodes are slow, down, or restarted with their data:
 /// each holder's token is larger than all earlier ones.
 #[test]
 fn tokens_grow_from_holder_to_holder() {
@@ -790,7 +790,7 @@ fn tokens_of_rivals_differ() {
     assert!(seen.len() > 50, "{} grants", seen.len());
 }
 
-/// Its counter is lost with its memory, and the clocks have advanced since.
+/// The counter is lost with the node's data, and the clocks have advanced since.
 #[test]
 fn a_node_that_lost_its_counter_does_not_set_tokens_back() {
     let mut world = World::new(3).warm().forgetful();
@@ -806,9 +806,9 @@ fn a_node_that_lost_its_counter_does_not_set_tokens_back() {
     assert!(token(&world, id).unwrap() > before);
 }
 
-/// An answer whose counter is no valid token is no grant.
+/// An answer whose counter is not a valid token does not grant.
 #[test]
-fn a_counter_out_of_bounds_is_no_answer() {
+fn an_answer_with_a_counter_out_of_bounds_is_rejected() {
     for counter in [0, 7, MAX_TOKEN, MAX_TOKEN + 1, u64::MAX] {
         let mut world = World::new(1).warm();
         world.answer(0, move |args| {
@@ -820,9 +820,9 @@ fn a_counter_out_of_bounds_is_no_answer() {
     }
 }
 
-/// Another ask finds that the node takes no writes any more. The third one is away.
+/// Another request finds that the node no longer accepts writes. The third node is down.
 #[test]
-fn a_write_back_to_a_node_that_is_left_is_not_waited_for() {
+fn a_write_back_does_not_wait_for_a_disconnected_node() {
     let (mut world, _) = diverged([100, 0, 0]);
     world.stop(2);
     world.answer(1, |args| (args[0] == b"SET").then(|| error("READONLY no")).flatten());

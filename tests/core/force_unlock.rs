@@ -10,7 +10,7 @@ use crate::world::{GUARD, World, Written, error, ms, secs};
 
 const STRANGER: &[u8] = b"somebody else";
 
-/// The result of the first client's force-unlock.
+/// Returns the result of the first client's force-unlock.
 fn broken(world: &mut World, key: &[u8]) -> View {
     broken_by(world, |core, now| core.force_unlock(key, UnlockScope::Locks, now))
 }
@@ -65,7 +65,7 @@ fn a_force_unlock_deletes_the_key_and_reports_its_owner() {
 }
 
 #[test]
-fn neither_restart_guards_nor_counters_are_locks() {
+fn restart_guards_and_counters_are_not_force_unlocked() {
     for restart_guard in [RestartGuard::On, RestartGuard::Off] {
         let mut world = World::with(1, 1, |settings| settings.restart_guard = restart_guard).warm();
         let now = world.now();
@@ -121,7 +121,7 @@ fn other_data_is_reported_by_its_type_and_left_alone() {
         let view = broken(&mut world, b"job");
         let Ok(KeyState::Foreign(data)) = &view.nodes[0].state else { panic!("{view:?}") };
         assert_eq!((&data.kind, view.nodes[0].fate), (&kind, Some(Fate::Kept)));
-        // Where the node does not tell the type, there is nothing to compare.
+        // If the node does not report the type, there is nothing to compare.
         let view = broken_by(&mut world, |core, now| {
             core.force_unlock(b"job", UnlockScope::Anything, now)
         });
@@ -132,9 +132,9 @@ fn other_data_is_reported_by_its_type_and_left_alone() {
     }
 }
 
-/// Whoever shares alone is a string, and becomes a member of a set between two questions.
+/// A single reader is stored as a string, which a second reader turns into a set between two reads.
 #[test]
-fn a_reader_that_is_joined_during_an_inspection_is_one_of_two() {
+fn an_inspection_reports_both_readers_if_one_joins_during_it() {
     let mut world = World::with(1, 2, |_| {}).warm();
     for client in 0..2 {
         let now = world.now();
@@ -200,7 +200,8 @@ fn each_node_reports_why_it_did_not_force_unlock() {
     assert!(matches!(view.nodes[2].state, Ok(KeyState::Held(_))));
 }
 
-/// It is not known whether the first one ran. If it did, a second one could hit another holder.
+/// It is not known whether the first script ran. If it did, a second one could break another
+/// holder's lock.
 #[test]
 fn a_force_unlock_is_never_sent_twice() {
     let mut world = World::new(1).warm();
@@ -223,7 +224,7 @@ fn a_force_unlock_is_never_sent_twice() {
 }
 
 #[test]
-fn a_node_that_forbids_the_force_unlock_script_says_so() {
+fn a_node_that_forbids_the_force_unlock_script_is_reported() {
     let mut world = World::new(1).warm();
     world.lock(b"job", secs(20));
     let mut world = world.forgetful();

@@ -7,8 +7,8 @@ use crate::world::{World, Written, error, ms, secs};
 
 const TTL: std::time::Duration = secs(20);
 
-/// The other nodes will deny. The last node has the request alone, without its undo, in a dead
-/// connection.
+/// Returns a world in which the last node alone has the request, without its undo, in a dead
+/// connection. The other nodes will deny.
 fn with_ghost(spoil: impl FnOnce(&mut World)) -> World {
     leave_ghost(World::new(3).warm(), spoil)
 }
@@ -63,7 +63,7 @@ fn the_connection_of_a_held_lock_is_killed_too() {
 }
 
 #[test]
-fn no_connection_is_killed_when_every_ask_was_answered() {
+fn no_connection_is_killed_if_every_request_was_answered() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", TTL);
     world.cut(0, 2, Written::Runs);
@@ -135,7 +135,7 @@ fn one_kill_does_not_end_ghosts_in_two_connections() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// The second undo keeps its timer while other timers fire and the release ends by an answer.
+/// The second undo keeps its timer while other timers fire and an answer completes the release.
 #[test]
 fn the_second_undo_keeps_its_timer() {
     let mut world = World::with(3, 1, |settings| settings.dead_peer_timeout = secs(60)).warm();
@@ -177,7 +177,7 @@ fn a_second_undo_that_was_due_while_the_lock_was_held_is_due_at_its_end() {
     assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::Lost(..)]));
     let undos = |world: &World| world.log.iter().filter(|r| r.is_undo() && r.node == 2).count();
     let before = undos(&world);
-    assert!(before > 0, "the node is no voter, so its request is undone");
+    assert!(before > 0, "the node may not vote, so its request is undone");
     world.let_go(0, id);
     let (now, link) = (world.now(), world.link(1));
     world.core().disconnected(link, Cause::ConnectionReset, now);
@@ -187,7 +187,8 @@ fn a_second_undo_that_was_due_while_the_lock_was_held_is_due_at_its_end() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// The kill must name the ghost's connection. Here that one died before its handshake told its id.
+/// The kill must name the ghost's connection, and that connection died before its handshake
+/// returned its id.
 #[test]
 fn a_kill_of_another_connection_ends_no_ghost() {
     let mut world = World::new(3).warm();
@@ -213,9 +214,9 @@ fn a_kill_of_another_connection_ends_no_ghost() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// Ids start again with each process: another client has our old connection's id now.
+/// Ids start again with each process: another client now has our old connection's id.
 #[test]
-fn a_restarted_node_loses_no_strangers_connection() {
+fn no_other_client_s_connection_is_killed_after_a_restart() {
     for memory in [Memory::Kept, Memory::Lost] {
         let mut world = with_ghost(|world| world.restart(2, memory)).forgetful();
         let stranger = world.join(|_| {});
@@ -233,7 +234,8 @@ fn a_restarted_node_loses_no_strangers_connection() {
     }
 }
 
-/// Whatever prevents the kill: the undo is sent after the reconnect, and again at half of the TTL.
+/// If the kill fails for any reason, the undo is sent after the reconnect, and again at half of the
+/// TTL.
 #[test]
 fn without_a_kill_the_undo_is_sent_twice() {
     let no = |world: &mut World, word: &'static [u8]| {
@@ -277,7 +279,7 @@ fn without_a_kill_the_undo_is_sent_twice() {
     }
 }
 
-/// After the second undo only the TTL bounds the ghost.
+/// After the second undo, only the TTL bounds the ghost.
 #[test]
 fn the_ttl_bounds_a_ghost() {
     let mut world = with_ghost(|world| refuse_kills(world, 2));
@@ -326,7 +328,7 @@ fn a_ghost_is_killed_on_a_node_that_does_not_vote() {
 
 /// The write-back of a failed attempt can also arrive late: by then the lock is undone.
 #[test]
-fn a_ghost_of_a_fenced_ask_is_killed() {
+fn a_ghost_of_a_fenced_request_is_killed() {
     let mut world = World::new(3).warm();
     for node in 0..3 {
         if node < 2 {
@@ -346,7 +348,7 @@ fn a_ghost_of_a_fenced_ask_is_killed() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// An extension from a dead connection, behind a later one.
+/// The extension from a dead connection runs after a later one.
 #[test]
 fn a_ghost_of_an_extension_shortens_nothing() {
     let mut world = World::new(3).warm();
@@ -363,7 +365,7 @@ fn a_ghost_of_an_extension_shortens_nothing() {
     assert_eq!(world.pttl(2, b"job"), before);
 }
 
-/// It does not bring back a released lock either.
+/// The ghost of an extension does not bring back a released lock either.
 #[test]
 fn a_ghost_of_an_extension_revives_nothing() {
     let mut world = World::new(3).warm();
@@ -380,7 +382,7 @@ fn a_ghost_of_an_extension_revives_nothing() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// What is kept of another lock is forgotten before, and the ghost runs behind that.
+/// The state of another lock is forgotten first, and the ghost runs after that.
 #[test]
 fn a_second_undo_is_not_hastened_by_the_end_of_another_lock() {
     let mut world = with_ghost(|world| refuse_kills(world, 2));

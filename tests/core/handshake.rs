@@ -1,4 +1,4 @@
-//! What a client has to know about a node before the node votes.
+//! The facts that a client must know about a node before the node votes.
 
 use redbolt::proto::{Cause, Credentials, Event, NodeState, RefusalReason, Secret, Settings};
 use redbolt_node::Memory;
@@ -24,13 +24,13 @@ fn protected(nodes: usize) -> World {
     world
 }
 
-/// When lock requests reached a node, in ms after `since`.
+/// Returns when lock requests reached a node, in ms after `since`.
 fn ask_times(world: &World, since: u64) -> Vec<u64> {
     world.log.iter().filter(|ran| ran.is_ask()).map(|ran| (ran.at - since) / 1_000_000).collect()
 }
 
 #[test]
-fn without_auth_and_select_the_first_ask_rides_with_the_handshake() {
+fn without_auth_and_select_the_first_request_is_sent_with_the_handshake() {
     let mut world = World::new(1);
     world.servers[0].delay = ms(10).as_nanos() as u64;
     let begun = world.boot;
@@ -41,7 +41,7 @@ fn without_auth_and_select_the_first_ask_rides_with_the_handshake() {
 }
 
 #[test]
-fn the_first_ask_waits_for_auth_and_select_until_they_are_proven() {
+fn the_first_request_waits_until_auth_and_select_have_succeeded() {
     let mut world = protected(1);
     let begun = world.boot;
     let id = world.lock(b"job", secs(10));
@@ -61,7 +61,7 @@ fn the_first_ask_waits_for_auth_and_select_until_they_are_proven() {
 }
 
 #[test]
-fn behind_a_wrong_password_or_database_nothing_is_asked() {
+fn after_a_wrong_password_or_database_no_request_is_sent() {
     type Spoil = fn(&mut World);
     let table: [(&str, Spoil, Cause); 2] = [
         (
@@ -121,7 +121,7 @@ fn a_password_that_stops_working_has_to_be_proven_again() {
     assert_eq!(world.log.iter().filter(|ran| ran.is_ask()).count(), 0);
 }
 
-/// A node that answers one section of INFO differently.
+/// Makes a node answer one section of INFO differently.
 fn spoil(world: &mut World, node: usize, section: &'static [u8], reply: Option<Vec<u8>>) {
     world
         .answer(node, move |args| (args.get(1) == Some(&section)).then(|| reply.clone()).flatten());
@@ -178,7 +178,7 @@ fn nodes_that_cannot_vote_are_named_with_their_cause() {
 }
 
 #[test]
-fn the_same_server_twice_is_one_voter_and_says_which() {
+fn a_server_configured_twice_has_one_vote_and_the_report_names_both() {
     let mut world = World::new(3);
     spoil(&mut world, 2, b"server", bulk(&format!("run_id:{:040}\r\n", 0)));
     world.run(ms(30));
@@ -187,7 +187,7 @@ fn the_same_server_twice_is_one_voter_and_says_which() {
 }
 
 #[test]
-fn an_evicting_node_votes_where_that_is_accepted() {
+fn an_evicting_node_votes_if_that_is_accepted() {
     let mut world = World::with(1, 1, |settings| settings.accept_evicting = true);
     spoil(&mut world, 0, b"memory", bulk("maxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n"));
     let id = world.lock(b"job", secs(10));
@@ -221,9 +221,9 @@ fn a_restarted_server_gets_a_handshake_again() {
     assert!(world.is_granted(id));
 }
 
-/// One server behind two addresses must not count twice for an extension either.
+/// A server behind two addresses must not count twice for an extension either.
 #[test]
-fn an_extension_in_the_flight_of_a_refused_handshake_is_no_vote() {
+fn an_extension_in_the_flight_of_a_refused_handshake_does_not_count() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(10));
     world.pause(2);
@@ -235,13 +235,13 @@ fn an_extension_in_the_flight_of_a_refused_handshake_is_no_vote() {
     world.extend(id, secs(20));
     world.run(ms(100));
     assert!(world.ran(1).contains(&"extend"), "the extension was in the handshake's flight");
-    assert!(!world.outcomes(id).contains(&Event::Extended(id)), "one of three is no quorum");
+    assert!(!world.outcomes(id).contains(&Event::Extended(id)), "one of three is not a quorum");
     assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::NotExtended(..)]));
 }
 
-/// Its requests are undone behind that handshake, so none of their grants may count.
+/// Its requests are undone after that handshake, so none of their grants may count.
 #[test]
-fn a_late_handshake_makes_no_voter() {
+fn a_node_whose_handshake_is_late_does_not_vote() {
     let mut world = World::with(3, 1, |settings| settings.response_timeout = ms(300));
     world.pause(1);
     world.run(ms(300));

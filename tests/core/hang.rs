@@ -1,5 +1,5 @@
-//! Nodes that hang: connected and silent, so clients do not wait for them. Clients still wait for
-//! slow nodes.
+//! Nodes that hang, connected and silent: clients do not wait for them, but still wait for slow
+//! nodes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use redbolt::proto::{
 
 use crate::world::{Accept, World, Written, ms, secs};
 
-/// Three nodes, each 1 ms away. Another client has the key on the second; the third hangs.
+/// Returns three nodes, each 1 ms away. Another client has the key on the second; the third hangs.
 fn split() -> World {
     let mut world = World::new(3).warm();
     world.delay(ms(1));
@@ -20,7 +20,7 @@ fn split() -> World {
     world
 }
 
-/// A few round trips teach the client how far away a node is.
+/// Sends a few requests, from whose round trips the client learns how far away the nodes are.
 fn get_to_know(world: &mut World, client: usize) {
     for _ in 0..8 {
         let id = world.acquire(client, &LockRequest::new(b"other"), &[b"other"]);
@@ -50,9 +50,9 @@ fn a_split_vote_is_decided_without_a_node_that_hangs() {
         (refusal.reason, refusal.votes.verdict()),
         (RefusalReason::Contended, Verdict::Contended)
     );
-    assert_eq!(refusal.votes.of(world.node(2)), None, "suspicion is no failed vote");
+    assert_eq!(refusal.votes.of(world.node(2)), None, "suspicion is not a failed vote");
     assert!(refusal.votes.suspected().contains(world.node(2)));
-    // From then on the node costs nothing.
+    // From then on, the node costs nothing.
     let id = world.lock(b"job", secs(10));
     assert!(until_refused(&mut world, id) <= ms(2));
 }
@@ -71,9 +71,10 @@ fn suspicion_is_reported_and_any_answer_ends_it() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// Nobody has a key on the third node, so a client with the first node and that one has the lock.
+/// The third node has no key, so a client that is granted by the first node and that one has the
+/// lock.
 #[test]
-fn a_node_that_is_far_away_is_waited_for_where_its_answer_helps() {
+fn a_far_node_is_waited_for_if_its_answer_matters() {
     for far in [ms(40), ms(300)] {
         let mut world = World::with(3, 1, |settings| settings.response_timeout = secs(1)).warm();
         world.delay(ms(1));
@@ -87,7 +88,7 @@ fn a_node_that_is_far_away_is_waited_for_where_its_answer_helps() {
         assert!(world.is_granted(id), "{far:?}: {:?}", world.outcomes(id));
         assert_eq!(world.state(2), NodeState::Ready);
         world.release(id);
-        // The same where most nodes are far away.
+        // This also holds if most nodes are far away.
         world.servers[0].delay = far.as_nanos() as u64;
         get_to_know(&mut world, 0);
         let id = world.lock(b"job", secs(10));
@@ -98,7 +99,7 @@ fn a_node_that_is_far_away_is_waited_for_where_its_answer_helps() {
 
 /// The first contact shows how far away a node is.
 #[test]
-fn a_node_that_is_far_away_is_waited_for_from_the_first_lock_on() {
+fn a_far_node_is_waited_for_from_the_first_lock_on() {
     let mut world = World::new(3);
     world.delay(ms(1));
     world.servers[2].delay = ms(4).as_nanos() as u64;
@@ -123,12 +124,12 @@ fn a_node_that_has_not_been_reached_for_a_while_is_not_waited_for() {
 }
 
 #[test]
-fn suspicion_alone_is_no_failure_and_ends_no_try() {
+fn suspicion_alone_is_not_a_failure_and_ends_no_attempt() {
     let mut world = split();
     let id = world.lock(b"job", secs(10));
     until_refused(&mut world, id);
     assert_eq!(world.state(2), NodeState::Suspected);
-    // Without the second node there is no quorum except with the suspected one.
+    // Without the second node, a quorum needs the suspected one.
     world.stop(1);
     let id = world.lock(b"job", secs(10));
     world.run(ms(45));
@@ -155,7 +156,7 @@ fn one_node_or_two_are_waited_for_until_their_timeout() {
 }
 
 #[test]
-fn a_lock_that_waits_has_one_ask_open_at_a_node_that_hangs() {
+fn a_waiting_lock_has_one_pending_request_at_a_hanging_node() {
     let mut world = World::with(3, 1, |settings| settings.wake = WakeStrategy::Timer).warm();
     world.delay(ms(1));
     world.foreign(b"job", &[60_000, 60_000]);
@@ -178,9 +179,9 @@ fn a_lock_that_waits_has_one_ask_open_at_a_node_that_hangs() {
     assert_eq!(world.holders(b"job"), [true, true, true]);
 }
 
-/// Its late grant counts, as that of any node.
+/// A late grant of a suspected node counts like any other.
 #[test]
-fn a_suspected_node_is_asked_once_for_each_lock_and_its_late_grant_counts() {
+fn a_suspected_node_gets_one_request_per_lock_and_its_late_grant_counts() {
     let mut world = split();
     let id = world.lock(b"job", secs(10));
     until_refused(&mut world, id);
@@ -216,7 +217,7 @@ fn a_lead_that_hangs_is_not_waited_for() {
     let theirs = world.acquire(1, &LockRequest::new(b"job").ttl(secs(20)), &[b"job"]);
     world.run(ms(20));
     let id = world.wait_for(b"job", secs(10));
-    // Longer than a client that has just had the lock waits for others.
+    // A client that has just had the lock leaves it to others for less than this.
     world.run(ms(200));
     assert_eq!(world.push_state(0, 1), PushState::Active);
     world.let_go(1, theirs);
@@ -260,14 +261,14 @@ fn a_hanging_node_is_noticed_without_contention() {
     assert_eq!(world.state(2), NodeState::Suspected);
 }
 
-/// The node has long been silent, and stays suspected while its link is reopened again and again.
+/// The node has long been silent, and stays suspected while its link is reopened repeatedly.
 #[test]
 fn a_node_behind_a_black_hole_stays_suspected() {
     let mut world = split();
     let id = world.lock(b"job", secs(10));
     until_refused(&mut world, id);
     world.servers[2].accept = Accept::Silent;
-    // The link is given up and reopened, in vain.
+    // The link is given up and reopened without success.
     for _ in 0..8 {
         world.run(ms(400));
         let id = world.lock(b"job", secs(10));
@@ -278,7 +279,7 @@ fn a_node_behind_a_black_hole_stays_suspected() {
 }
 
 #[test]
-fn an_extension_takes_a_sixth_of_its_ttl_at_the_most() {
+fn an_extension_takes_at_most_a_sixth_of_its_ttl() {
     let mut world = World::with(3, 1, |settings| settings.response_timeout = secs(1)).warm();
     let id = world.lock(b"job", ms(1_200));
     world.pause(1);
@@ -303,7 +304,7 @@ fn seen(world: &mut World, id: ViewId) -> (Duration, Vec<Result<KeyState, Cause>
     (took, view.nodes.into_iter().map(|node| node.state).collect())
 }
 
-/// As long as a node has not failed to answer anything, it is taken for alive.
+/// A node is treated as alive until it has failed to answer something.
 #[test]
 fn an_inspection_waits_only_briefly_for_a_hanging_node() {
     let mut world = split();
@@ -351,7 +352,7 @@ fn an_inspection_includes_a_slow_node() {
     assert!(matches!(seen[2], Ok(KeyState::Foreign(_))), "{seen:?}");
 }
 
-/// What is left there would be in the way of whoever comes next.
+/// A key that is left there would deny the next client.
 #[test]
 fn a_force_unlock_waits_for_a_node_that_is_later_than_an_inspection_does() {
     let patient = |settings: &mut Settings| {
@@ -369,7 +370,7 @@ fn a_force_unlock_waits_for_a_node_that_is_later_than_an_inspection_does() {
     assert!(!world.holders(b"job")[2]);
 }
 
-/// Without them there is no quorum.
+/// Without the hanging nodes, there is no quorum.
 #[test]
 fn without_a_quorum_an_inspection_waits_for_hanging_nodes() {
     let mut world = split();
@@ -383,7 +384,7 @@ fn without_a_quorum_an_inspection_waits_for_hanging_nodes() {
     assert!(matches!(seen[1], Ok(KeyState::Foreign(_))), "{seen:?}");
 }
 
-/// It was never connected to, and nobody has the key there.
+/// The node was never connected to, and no client has the key there.
 #[test]
 fn a_first_contact_may_take_as_long_as_the_farthest_nodes_do() {
     let mut world = World::with(3, 1, |settings| {

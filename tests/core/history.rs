@@ -1,4 +1,4 @@
-//! The proof that a node was no replica meanwhile: when a grant waits for it, and what it finds.
+//! The proof that a node was not a replica meanwhile: when a grant waits for it, and what it shows.
 
 use redbolt::proto::{Cause, LockId, LockRequest, NodeState, RestartGuardState, Vote};
 use redbolt_node::Memory;
@@ -8,7 +8,8 @@ use crate::world::{World, Written, bulk, error, ms, secs};
 const BEFORE: &str = "0123456789012345678901234567890123456789";
 const AFTER: &str = "abcdefabcdefabcdefabcdefabcdefabcdefabcd";
 
-/// A node that tells its history, and whose quarantine for that is over.
+/// Returns a node that reports its replication history, after the quarantine that this causes has
+/// ended.
 fn reporting() -> World {
     let mut world = World::with(1, 1, |_| {});
     world.servers[0].store.report_replication_id(Some(BEFORE));
@@ -21,7 +22,7 @@ fn reporting() -> World {
     world
 }
 
-/// A lock that is granted at once. What it asked proves the node for a moment.
+/// Acquires a lock that is granted at once. Its request proves the node's history for a moment.
 fn held(world: &mut World, key: &[u8]) -> LockId {
     let id = world.lock(key, secs(20));
     world.run(ms(1));
@@ -29,7 +30,7 @@ fn held(world: &mut World, key: &[u8]) -> LockId {
     id
 }
 
-/// A lock that is asked for behind a proof, of a node that answers so late.
+/// Requests a lock after such a proof, on a node that answers this many ms late.
 fn asked_late(world: &mut World, late: u64) -> LockId {
     held(world, b"other");
     world.log.clear();
@@ -44,7 +45,7 @@ fn late_proofs(world: &mut World) -> u64 {
 }
 
 #[test]
-fn behind_a_pause_it_goes_with_the_ask() {
+fn after_a_pause_the_proof_is_sent_with_the_request() {
     let mut world = reporting();
     world.run(ms(20));
     held(&mut world, b"job");
@@ -53,7 +54,7 @@ fn behind_a_pause_it_goes_with_the_ask() {
 }
 
 #[test]
-fn a_prompt_answer_behind_another_one_needs_none() {
+fn a_prompt_answer_after_another_one_needs_no_proof() {
     let mut world = reporting();
     world.run(ms(20));
     held(&mut world, b"other");
@@ -63,7 +64,7 @@ fn a_prompt_answer_behind_another_one_needs_none() {
 }
 
 #[test]
-fn a_late_answer_waits_for_one() {
+fn a_late_answer_waits_for_a_proof() {
     let mut world = reporting();
     let id = asked_late(&mut world, 20);
     world.resume(0);
@@ -87,7 +88,7 @@ fn one_proof_serves_all_late_answers() {
 }
 
 #[test]
-fn a_proof_that_has_not_left_stands_behind_the_last_ask() {
+fn an_unsent_proof_is_sent_after_the_last_request() {
     let mut world = reporting();
     world.run(ms(20));
     let now = world.now();
@@ -98,9 +99,9 @@ fn a_proof_that_has_not_left_stands_behind_the_last_ask() {
     assert_eq!(world.ran(0), ["ask", "check", "ask", "check", "ask", "check", "info"]);
 }
 
-/// The ask was held up until the node had forgotten what it granted.
+/// The request was held up until the node had lost the data by which it granted.
 #[test]
-fn a_late_grant_by_other_data_is_given_back() {
+fn a_late_grant_by_other_data_is_undone() {
     let mut world = reporting().forgetful();
     let id = asked_late(&mut world, 20);
     let now = world.server_now();
@@ -114,7 +115,7 @@ fn a_late_grant_by_other_data_is_given_back() {
     assert_eq!(world.holders(b"job"), [false]);
 }
 
-/// The lock is given up before the proof comes: nothing is owed twice, and nothing stays.
+/// The lock is given up before the proof comes: its undo is owed once, and nothing stays.
 #[test]
 fn a_late_grant_that_is_being_undone_waits_for_nothing() {
     let mut world = reporting();
@@ -129,7 +130,7 @@ fn a_late_grant_that_is_being_undone_waits_for_nothing() {
 }
 
 #[test]
-fn a_late_permit_waits_for_one_as_well() {
+fn a_late_permit_waits_for_a_proof_as_well() {
     let mut world = reporting();
     world.run(ms(20));
     held(&mut world, b"other");
@@ -145,7 +146,7 @@ fn a_late_permit_waits_for_one_as_well() {
     assert_eq!(world.ran(0), ["ask", "info"]);
 }
 
-/// The proof that was asked for on the connection before will never come.
+/// The proof that was requested on the previous connection will never come.
 #[test]
 fn a_late_answer_on_a_new_connection_waits_for_a_proof_on_that() {
     let mut world = reporting();
@@ -163,13 +164,13 @@ fn a_late_answer_on_a_new_connection_waits_for_a_proof_on_that() {
     assert_eq!(world.ran(0), ["ask", "check", "info"]);
 }
 
-/// It is promoted between two grants, and has stopped to take writes before. All is so fast that neither grant would wait
-/// for a proof, but the first ask carries one.
+/// The node is promoted between two grants, and stopped accepting writes before. Both answers are
+/// so prompt that neither grant would wait for a proof, but the first request carries one.
 #[test]
-fn what_a_quarantined_node_grants_behind_another_history_does_not_count() {
+fn a_grant_of_a_quarantined_node_with_another_history_does_not_count() {
     let mut world = reporting().forgetful();
     world.servers[0].delay = 400_000;
-    // Until it is known how far the node is.
+    // The client first learns the node's round trip.
     for at in 0..30 {
         world.run(ms(20));
         held(&mut world, format!("job{at}").as_bytes());
@@ -190,7 +191,7 @@ fn what_a_quarantined_node_grants_behind_another_history_does_not_count() {
 
 const BUSY: &str = "BUSY Redis is busy running a script.";
 
-/// Replies with this error to the commands that begin with these words.
+/// Makes the node reply with this error to the commands that begin with these words.
 fn fail_with(world: &mut World, command: &'static [&'static str], text: &'static str) {
     world.answer(0, move |args| {
         let is_meant = args.len() >= command.len()
@@ -199,7 +200,7 @@ fn fail_with(world: &mut World, command: &'static [&'static str], text: &'static
     });
 }
 
-/// The node still votes, and grants the next lock at once.
+/// Checks that the node still votes, and grants the next lock at once.
 fn votes_when_it_answers_again(world: &mut World) {
     let node = world.node(0);
     assert_eq!(world.state(0), NodeState::Ready);
@@ -221,7 +222,7 @@ fn a_server_that_is_busy_with_a_script_is_not_quarantined() {
     votes_when_it_answers_again(&mut world);
 }
 
-/// The script begins between the ask and the question.
+/// The script begins between the request and the read of the history.
 #[test]
 fn a_grant_without_a_proof_does_not_count_and_is_undone() {
     for late in [0, 20] {
@@ -245,7 +246,7 @@ fn a_grant_without_a_proof_does_not_count_and_is_undone() {
     }
 }
 
-/// The script begins between the ask and the look at the restart guard's TTL.
+/// The script begins between the request and the read of the restart guard's TTL.
 #[test]
 fn a_grant_whose_restart_guard_is_not_read_does_not_count_and_is_undone() {
     let mut world = reporting();
@@ -258,9 +259,9 @@ fn a_grant_whose_restart_guard_is_not_read_does_not_count_and_is_undone() {
     votes_when_it_answers_again(&mut world);
 }
 
-/// Only an operator can give it back.
+/// Only an operator can restore the permission.
 #[test]
-fn a_permission_that_is_taken_away_is_the_reason_that_is_reported() {
+fn a_revoked_permission_is_reported_as_the_cause() {
     for command in [&["INFO"], &["PTTL"]] {
         let mut world = reporting();
         world.run(ms(20));

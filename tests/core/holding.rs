@@ -90,7 +90,7 @@ fn without_a_quorum_a_lock_is_held_until_its_validity_ends() {
 }
 
 #[test]
-fn gone_on_too_many_nodes_is_a_loss_at_once_and_nothing_is_sent() {
+fn keys_missing_on_too_many_nodes_lose_the_lock_at_once() {
     let mut world = World::new(5).warm();
     let id = world.lock(b"job", secs(10));
     let now = world.server_now();
@@ -113,7 +113,7 @@ fn gone_on_too_many_nodes_is_a_loss_at_once_and_nothing_is_sent() {
 }
 
 #[test]
-fn gone_on_a_minority_is_no_loss() {
+fn keys_missing_on_a_minority_do_not_lose_the_lock() {
     let mut world = World::new(5).warm();
     let id = world.lock(b"job", secs(10));
     let now = world.server_now();
@@ -155,7 +155,7 @@ fn answers_after_the_end_extend_nothing() {
 }
 
 /// The answers to the first extension come during the second, and confirm. The answers to the
-/// second say that the key is gone.
+/// second show that the key is missing.
 #[test]
 fn an_answer_counts_for_its_own_round_only() {
     let mut world = World::new(3).warm();
@@ -312,7 +312,7 @@ fn a_lock_granted_and_lost_in_one_iteration_can_be_queried() {
     assert_eq!(core.poll_event(), Some(Event::Lost(id, LossCause::Expired)));
 }
 
-/// At most a day, unless the caller wants no limit.
+/// A hold lasts at most a day, unless the caller wants no limit.
 #[test]
 fn a_hold_has_a_maximum_by_default_and_can_have_none() {
     let (hour, day) = (secs(60 * 60), secs(24 * 60 * 60));
@@ -360,9 +360,9 @@ fn an_extension_that_waited_for_a_link_ends_with_its_lock() {
     assert!(world.pttl(2, b"other") <= 10_000);
 }
 
-/// The request was sent before the extension, so its answer says nothing about the extension.
+/// The request was sent before the extension, so its answer is not a vote for the extension.
 #[test]
-fn a_late_answer_to_the_ask_is_no_vote_of_an_extension() {
+fn a_late_answer_to_the_request_is_not_a_vote_for_an_extension() {
     let mut world = World::new(3).warm();
     world.pause(2);
     let id = world.lock(b"job", secs(10));
@@ -389,9 +389,9 @@ fn an_extension_waits_for_connections_that_come_back() {
     assert!(world.pttl(0, b"job") > 18_000);
 }
 
-/// Nobody waits for the time of an extension that cannot come about.
+/// An extension that cannot succeed does not use up its time.
 #[test]
-fn an_extension_fails_at_once_where_no_connection_comes_back() {
+fn an_extension_fails_at_once_if_no_connection_comes_back() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(10));
     world.run(secs(1));
@@ -410,7 +410,7 @@ fn an_extension_fails_at_once_where_no_connection_comes_back() {
     }
 }
 
-/// The node has closed its connection meanwhile, and a new one is not opened by itself for long.
+/// The node has closed its connection meanwhile, and the backoff would delay a new one for long.
 #[test]
 fn a_release_opens_the_connection_that_it_needs() {
     let backoff = |settings: &mut Settings| settings.reconnect_backoff = (secs(5), secs(5));
@@ -425,7 +425,7 @@ fn a_release_opens_the_connection_that_it_needs() {
 }
 
 #[test]
-fn whoever_lets_go_of_everything_keeps_nothing() {
+fn releasing_everything_keeps_nothing() {
     let mut world = World::new(3).warm();
     let [held, other] = [&b"job"[..], b"other"].map(|key| world.lock(key, secs(10)));
     let waiting = world.wait_for(b"job", secs(10));
@@ -440,10 +440,10 @@ fn whoever_lets_go_of_everything_keeps_nothing() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// What was asked for meanwhile found that they take no writes. The extension that was under way finds that the
-/// key is gone there.
+/// The request meanwhile finds that these nodes refuse writes. The extension in flight finds that
+/// the key is missing there.
 #[test]
-fn nodes_that_are_being_left_still_report_a_key_that_is_gone() {
+fn nodes_that_are_being_disconnected_still_report_a_missing_key() {
     let mut world = World::new(3).warm().forgetful();
     let id = world.lock(b"job", secs(10));
     for node in [1, 2] {
@@ -466,9 +466,9 @@ fn nodes_that_are_being_left_still_report_a_key_that_is_gone() {
     }
 }
 
-/// It overtakes an extension, which finds that the keys are gone.
+/// The release overtakes an extension, which finds that the keys were deleted.
 #[test]
-fn a_release_stays_one_whatever_an_extension_finds() {
+fn a_release_is_not_reported_as_a_loss_found_by_an_extension() {
     let mut world = World::new(3).warm().forgetful();
     let id = world.lock(b"job", secs(10));
     (0..3).for_each(|node| world.pause(node));

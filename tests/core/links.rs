@@ -1,4 +1,4 @@
-//! Peers that are silent, late, or no Redis servers at all.
+//! Peers that are silent, late, or not Redis servers.
 
 use redbolt::proto::{
     Cause, Event, LockRequest, MAX_PIPELINE, NodeState, RefusalReason, Vote, Wait, WakeStrategy,
@@ -26,7 +26,7 @@ fn a_silent_peer_is_given_up_after_the_limit() {
 }
 
 #[test]
-fn a_peer_that_says_something_is_alive() {
+fn a_peer_that_sends_anything_is_alive() {
     let mut world = World::new(1).warm();
     world.servers[0].delay = ms(900).as_nanos() as u64;
     for at in 0..20u8 {
@@ -60,9 +60,9 @@ fn a_late_answer_is_consumed_and_shifts_nothing() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// Bytes that cannot be a reply end the link they came on, and no other.
+/// Bytes that cannot be a reply end the link that they came on, and no other.
 #[test]
-fn nonsense_ends_the_link_that_it_came_on() {
+fn invalid_bytes_end_only_the_link_that_they_came_on() {
     let nonsense: [(&[u8], Cause); 12] = [
         (b"+OK\r\n", Cause::UnexpectedReply),
         (b":1\r\n", Cause::UnexpectedReply),
@@ -99,7 +99,7 @@ fn nonsense_ends_the_link_that_it_came_on() {
     }
 }
 
-/// A reply of a type that its request cannot have: no later reply can be matched.
+/// After a reply of a type that its request cannot have, no later reply can be matched.
 #[test]
 fn a_mistyped_answer_ends_the_link() {
     for answer in [&b":1\r\n"[..], b"$2\r\nOK\r\n", b"*1\r\n+OK\r\n", b"*0\r\n", b"+QUEUED\r\n"] {
@@ -150,10 +150,10 @@ fn a_mistyped_answer_fails_what_it_was_for_at_once() {
     assert_eq!(view.nodes[0].state, Err(Cause::UnexpectedReply));
 }
 
-/// The elements of an array are not replies to the requests behind it, even where nobody waits for
-/// the reply any more.
+/// The elements of an array are not replies to later requests, even if no lock waits for the array
+/// any more.
 #[test]
-fn an_array_for_a_forgotten_ask_ends_the_link() {
+fn an_array_for_a_forgotten_request_ends_the_link() {
     let mut world = World::new(1).warm();
     world.servers[0].delay = ms(100).as_nanos() as u64;
     world.answer(0, |args| (args[0] == b"SET").then(|| b"*2\r\n:0\r\n+OK\r\n".to_vec()));
@@ -222,7 +222,7 @@ fn unreachable_nodes_fail_with_their_cause() {
 
 /// The limit is for lock requests; releases, which free room, are always accepted.
 #[test]
-fn a_full_pipeline_refuses_asks_and_takes_releases() {
+fn a_full_pipeline_refuses_requests_and_accepts_releases() {
     let mut world = World::new(1).warm();
     let held = world.lock(b"held", secs(20));
     world.pause(0);
@@ -300,7 +300,7 @@ fn a_full_pipeline_refuses_extensions() {
     assert_eq!(world.holders(b"held"), [false]);
 }
 
-/// A waiter asks for the remaining TTL only where there is room; without it, its timer is enough.
+/// A waiter asks for the remaining TTL only if there is room; otherwise its timer is enough.
 #[test]
 fn a_full_pipeline_is_not_asked_for_remaining_times() {
     for room in [0, 1] {
@@ -309,7 +309,7 @@ fn a_full_pipeline_is_not_asked_for_remaining_times() {
         world.pause(0);
         let now = world.now();
         world.core().acquire(&LockRequest::new(b"job").wait(Wait::Forever), now).unwrap();
-        // The slot of its own request goes to the undo.
+        // The undo takes the slot of the request that it undoes.
         for at in 1 + room..MAX_PIPELINE {
             world.core().acquire(&LockRequest::new(&at.to_be_bytes()), now).unwrap();
         }
@@ -320,7 +320,7 @@ fn a_full_pipeline_is_not_asked_for_remaining_times() {
 
 /// Each attempt may open the link ahead of its backoff, but not once per attempt.
 #[test]
-fn a_dead_node_is_not_probed_by_every_try() {
+fn a_dead_node_is_not_probed_by_every_attempt() {
     let mut world = World::new(3).warm();
     world.servers[2].accept = Accept::No;
     world.cut(0, 2, Written::Runs);
@@ -351,7 +351,7 @@ fn a_cause_is_reported_with_what_the_driver_knows_of_it() {
 
 /// A deadline ends the attempt before the connection is given up.
 #[test]
-fn a_node_that_is_not_connected_yet_is_not_said_to_be_silent() {
+fn a_node_that_is_not_connected_yet_is_not_reported_as_silent() {
     let mut world = World::new(3);
     [1, 2].iter().for_each(|&node| world.servers[node].accept = Accept::Silent);
     let request = LockRequest::new(b"job").wait(Wait::UpTo(ms(100)));

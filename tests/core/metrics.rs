@@ -11,7 +11,7 @@ use redbolt_node::Memory;
 
 use crate::world::{Accept, World, Written, error, ms, secs};
 
-/// Three voters, each one millisecond away.
+/// Returns three voters, each 1 ms away.
 fn world() -> World {
     let mut world = World::new(3).warm();
     world.servers.iter_mut().for_each(|server| server.delay = ms(1).as_nanos() as u64);
@@ -22,12 +22,12 @@ fn counted(world: &World) -> &Metrics {
     world.clients[0].core.metrics()
 }
 
-/// A counter of each node.
+/// Returns a counter of each node.
 fn each(world: &World, of: impl Fn(&NodeMetrics) -> u64) -> [u64; 3] {
     std::array::from_fn(|node| of(&counted(world).nodes[node]))
 }
 
-/// The kinds that were counted at all.
+/// Returns the kinds with a count above zero.
 fn happened<K: Kind>(counts: By<K>) -> Vec<(K, u64)> {
     counts.iter().filter(|&(_, count)| count > 0).collect()
 }
@@ -65,7 +65,7 @@ fn a_lock_that_is_taken_and_released() {
     world.run(ms(10));
     let metrics = counted(&world);
     assert_eq!((metrics.releases, metrics.unconfirmed, metrics.losses.total()), (1, 0, 0));
-    // Granted after 2 ms, released after 10.
+    // The lock is granted after 2 ms and released after 10.
     assert_eq!((metrics.hold.count(), metrics.hold.sum()), (1, ms(8)));
     assert_eq!(each(&world, |node| node.undos), [1; 3]);
     assert_eq!(each(&world, |node| node.undos_confirmed), [1; 3]);
@@ -84,7 +84,7 @@ fn a_lock_that_is_taken_and_released() {
 }
 
 #[test]
-fn a_lock_that_somebody_holds() {
+fn a_lock_that_another_client_holds() {
     let mut world = world();
     for node in 0..3 {
         world.set(node, b"job", b"theirs", 60_000);
@@ -129,7 +129,7 @@ fn each_attempt_of_a_waiter() {
 }
 
 #[test]
-fn a_wait_that_is_over_or_cancelled() {
+fn a_wait_that_times_out_or_is_cancelled() {
     let mut world = world();
     for node in 0..3 {
         world.set(node, b"job", b"theirs", 60_000);
@@ -161,16 +161,16 @@ fn a_node_that_does_not_answer_in_time() {
     world.resume(1);
     world.resume(2);
     world.run(ms(10));
-    // The undo was sent when the 50 ms of the request were over, and has itself waited for 20.
+    // The undo was sent when the 50 ms of the request had passed, and has itself waited for 20.
     assert_eq!(each(&world, |node| node.late_replies), [0, 1, 1]);
     assert_eq!(each(&world, |node| node.grants), [1; 3], "late grants are counted, too");
     assert_eq!(each(&world, |node| node.undos_confirmed), [1; 3]);
     assert_eq!(counted(&world).nodes[1].round_trip.sum(), ms(71) + ms(21));
 }
 
-/// A quorum that has granted waits for nobody else, so this is no timeout.
+/// A quorum that has granted waits for no other node, so this is not a timeout.
 #[test]
-fn a_slow_minority_is_late_and_no_timeout() {
+fn a_slow_minority_counts_as_late_and_not_as_a_timeout() {
     let mut world = world();
     world.pause(2);
     let id = world.lock(b"job", secs(20));
@@ -217,9 +217,9 @@ fn a_node_that_cannot_vote() {
     assert_eq!(each(&world, |node| node.asks), [2, 2, 1], "the last node got no request");
 }
 
-/// Each request lost with its connection is a failed vote, if the attempt still waited for it.
+/// A request lost with its connection is a failed vote if the attempt still waited for it.
 #[test]
-fn an_ask_that_is_lost_with_its_connection() {
+fn a_request_that_is_lost_with_its_connection() {
     let mut world = world();
     world.pause(1);
     world.pause(2);
@@ -228,7 +228,7 @@ fn an_ask_that_is_lost_with_its_connection() {
     world.cut(0, 1, Written::Vanishes);
     assert_eq!(fails(&world, 1), [(Cause::ConnectionReset, 1)]);
     world.run(ms(100));
-    // The attempt is over: it does not wait for this node.
+    // The attempt has ended, and does not wait for this node.
     world.cut(0, 2, Written::Vanishes);
     assert_eq!(fails(&world, 2), [(Cause::NoAnswer, 1)]);
 }
@@ -297,7 +297,7 @@ fn an_undo_that_is_sent_again() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// The first undo of a node that was down is no repetition.
+/// The first undo for a node that was down is not a repetition.
 #[test]
 fn an_undo_that_had_to_wait_is_the_first() {
     let mut world = world();
@@ -341,7 +341,7 @@ fn extensions() {
     world.run(ms(100));
     assert_eq!((counted(&world).extended, counted(&world).not_extended), (1, 1));
     assert_eq!(each(&world, |node| node.timeouts), [0, 1, 1]);
-    assert_eq!(each(&world, |node| node.grants), [1; 3], "extensions are no grants");
+    assert_eq!(each(&world, |node| node.grants), [1; 3], "extensions are not counted as grants");
     assert_eq!(counted(&world).refusals.total(), 0, "nor acquisitions");
 }
 
@@ -396,7 +396,7 @@ fn automatic_extensions() {
 }
 
 #[test]
-fn a_failure_of_the_caller_s_is_none_of_auto_extend() {
+fn a_failed_extension_of_the_caller_is_not_counted_as_automatic() {
     let mut world = world();
     let request = LockRequest::new(b"job").ttl(secs(20)).auto_extend(AutoExtend::until_released());
     let id = world.acquire(0, &request, &[b"job"]);
@@ -409,7 +409,7 @@ fn a_failure_of_the_caller_s_is_none_of_auto_extend() {
 }
 
 #[test]
-fn a_lock_that_goes_on_in_another_core() {
+fn a_lock_that_continues_in_another_core() {
     let mut world = World::with(3, 2, |_| {}).warm();
     // Another lock has used the slot before.
     let id = world.acquire(1, &LockRequest::new(b"other"), &[b"other"]);

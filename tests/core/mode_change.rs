@@ -1,4 +1,5 @@
-//! Holders who change their mode: readers that try to become writers, and writers that become readers.
+//! Holders that change their mode: readers that try to become writers, and writers that become
+//! readers.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use redbolt_testkit::{Command, Kind};
 
 use crate::world::{Accept, HOUR, Ran, World, Written, error, ms, secs};
 
-/// A key as `ZRANGE` shows it: its members, by when they end, or the string that it is. Empty if there is none.
+/// Returns a key's members in the order in which they end, the string that it is, or nothing if it
+/// does not exist.
 fn members(world: &mut World, node: usize) -> Vec<String> {
     let now = world.server_now();
     let mut reply = world.servers[node].observe(&[b"ZRANGE", b"job", b"0", b"-1"], now);
@@ -27,7 +29,7 @@ fn world(clients: usize) -> World {
     World::with(3, clients, |_| {}).warm()
 }
 
-/// Of a lock that the world does not watch: it knows exclusive ones only.
+/// Requests a lock directly from the core, so that the world does not watch it.
 fn take(world: &mut World, client: usize, request: &LockRequest<'_>) -> LockId {
     let now = world.now();
     let id = world.clients[client].core.acquire(request, now).unwrap();
@@ -61,7 +63,8 @@ fn is_contended(event: &Event) -> bool {
     matches!(event, Event::NotUpgraded(_, Refusal { reason: RefusalReason::Contended, .. }))
 }
 
-/// Whether the second client can take the lock in this mode now. It gives it back.
+/// Returns `true` if the second client can acquire the lock in this mode now, and releases it
+/// again.
 fn can_take(world: &mut World, mode: LockMode) -> bool {
     let request = LockRequest::new("job");
     let request = if mode == LockMode::Shared { request.shared() } else { request };
@@ -85,7 +88,7 @@ fn a_reader_that_is_alone_becomes_a_writer_and_a_reader_again() {
     assert_eq!(last(&world, 0, id), Event::Upgraded(id));
     assert_eq!(mode(&world, id), Some(LockMode::Exclusive));
     for mode in [LockMode::Shared, LockMode::Exclusive] {
-        assert!(!can_take(&mut world, mode), "{mode:?} beside a writer");
+        assert!(!can_take(&mut world, mode), "{mode:?} while a writer holds it");
     }
     downgrade(&mut world, 0, id);
     assert_eq!(last(&world, 0, id), Event::Downgraded(id));
@@ -100,7 +103,7 @@ fn a_reader_that_is_alone_becomes_a_writer_and_a_reader_again() {
 }
 
 #[test]
-fn an_upgrade_beside_another_reader_is_refused_and_both_read_on() {
+fn an_upgrade_with_another_reader_is_refused_and_both_stay_readers() {
     let mut world = world(2);
     let ids = [0, 1].map(|client| read(&mut world, client));
     for client in [0, 1] {
@@ -118,9 +121,9 @@ fn an_upgrade_beside_another_reader_is_refused_and_both_read_on() {
     assert_eq!(last(&world, 0, ids[0]), Event::Upgraded(ids[0]), "a try may be repeated");
 }
 
-/// Each stands in the other's way on the third node.
+/// The two readers deny each other on the third node.
 #[test]
-fn of_readers_who_upgrade_at_once_one_at_most_writes() {
+fn of_readers_that_upgrade_at_once_at_most_one_writes() {
     for late in 0..3 {
         let mut world = world(2);
         let ids = [0, 1].map(|client| read(&mut world, client));
@@ -170,9 +173,9 @@ fn a_writer_that_downgrades_is_a_reader_at_once_and_no_less_valid() {
     assert!(can_take(&mut world, LockMode::Shared));
 }
 
-/// Its TTL was longer than the longest hold from the beginning.
+/// The TTL was longer than the longest hold from the beginning.
 #[test]
-fn a_downgrade_behind_the_longest_hold_shortens_nothing() {
+fn a_downgrade_after_the_longest_hold_shortens_nothing() {
     let mut world = World::with(3, 1, |settings| settings.max_hold = Some(secs(3))).warm();
     let id = take(&mut world, 0, &LockRequest::new("job").ttl(secs(20)));
     world.run(secs(5));
@@ -182,9 +185,10 @@ fn a_downgrade_behind_the_longest_hold_shortens_nothing() {
     assert!(world.remaining(id) >= before && before > secs(14), "{before:?}");
 }
 
-/// Until then the nodes keep others out by it, and those that have not answered count by nothing else.
+/// Until then, the writer's claim keeps others out, and nodes that have not answered count by it
+/// alone.
 #[test]
-fn a_writers_claim_is_let_go_of_when_a_quorum_lets_others_share_and_not_before() {
+fn a_writers_claim_is_released_once_a_quorum_lets_others_share() {
     let mut world = world(2);
     let id = take(&mut world, 0, &LockRequest::new("job"));
     world.pause(1);
@@ -192,8 +196,8 @@ fn a_writers_claim_is_let_go_of_when_a_quorum_lets_others_share_and_not_before()
     let now = world.now();
     world.core().downgrade(id, now).unwrap();
     world.flow();
-    assert_eq!(members(&mut world, 0).len(), 2, "a claim beside the other one");
-    assert!(!can_take(&mut world, LockMode::Shared), "one node is no quorum");
+    assert_eq!(members(&mut world, 0).len(), 2, "both claims are there");
+    assert!(!can_take(&mut world, LockMode::Shared), "one node is not a quorum");
     assert_eq!(members(&mut world, 0).len(), 2);
     world.resume(1);
     world.flow();
@@ -205,8 +209,8 @@ fn a_writers_claim_is_let_go_of_when_a_quorum_lets_others_share_and_not_before()
     assert!(can_take(&mut world, LockMode::Shared));
 }
 
-/// The second node is reached while the downgrade waits for the others. Its connection ends before anything could be undone
-/// there.
+/// The second node is reached while the downgrade waits for the others. Its connection ends before
+/// anything could be undone there.
 #[test]
 fn a_node_that_is_reached_after_a_downgrade_lets_other_readers_in() {
     let request = LockRequest::new("job");
@@ -233,9 +237,9 @@ fn a_node_that_is_reached_after_a_downgrade_lets_other_readers_in() {
     }
 }
 
-/// Others wait for the TTL then, or for the next extension.
+/// Until then, others wait for the TTL or the next extension.
 #[test]
-fn a_downgrade_that_no_quorum_grants_is_asked_again_with_the_next_extension() {
+fn a_downgrade_without_a_quorum_is_retried_with_the_next_extension() {
     let mut world = world(2);
     let id = take(&mut world, 0, &LockRequest::new("job"));
     let before = world.remaining(id);
@@ -284,7 +288,7 @@ fn an_upgraded_reader_has_a_larger_token_and_keeps_it_when_it_reads_again() {
     assert!(token(&world) > others);
 }
 
-/// The claim that it has kept would be over first.
+/// Without the extension, the reader's claim that it has kept would expire first.
 #[test]
 fn an_extension_of_an_upgraded_lock_extends_both_claims() {
     let mut world = world(2);
@@ -301,7 +305,7 @@ fn an_extension_of_an_upgraded_lock_extends_both_claims() {
 }
 
 #[test]
-fn an_auto_extended_lock_goes_on_through_all_changes_of_its_mode() {
+fn an_auto_extended_lock_survives_all_changes_of_its_mode() {
     let mut world = world(2);
     let request = LockRequest::new("job").ttl(secs(3)).shared();
     let id = take(&mut world, 0, &request.auto_extend(AutoExtend::until_released()));
@@ -347,7 +351,11 @@ fn an_upgraded_lock_whose_validity_ends_is_lost_as_a_whole() {
     world.run(secs(5));
     upgrade(&mut world, 0, id);
     world.run(secs(6));
-    assert_eq!(world.core().state(id), LockState::Held, "what it kept is over, and not needed");
+    assert_eq!(
+        world.core().state(id),
+        LockState::Held,
+        "the reader's claim has expired, and is not needed"
+    );
     assert_eq!(mode(&world, id), Some(LockMode::Exclusive));
     world.run(secs(5));
     assert_eq!(last(&world, 0, id), Event::Lost(id, LossCause::Expired));
@@ -410,9 +418,9 @@ fn an_upgraded_lock_is_detached_with_both_of_its_claims() {
     assert!((0..3).all(|node| members(&mut world, node).is_empty()));
 }
 
-/// It was a reader since it was downgraded, whoever holds it.
+/// A downgraded lock is a reader at once, also for the process that attaches it.
 #[test]
-fn a_lock_that_is_detached_while_it_is_downgraded_goes_on_with_that() {
+fn a_lock_detached_during_its_downgrade_completes_it() {
     let mut world = world(2);
     let id = take(&mut world, 0, &LockRequest::new("job").fenced());
     let token = world.core().fencing_token(id);
@@ -455,7 +463,7 @@ fn a_lock_that_cannot_change_its_mode_is_refused_at_once() {
     assert_eq!(world.core().downgrade(reader, now), Err(RequestError::NotHeld));
 }
 
-/// It counts as one that came with the downgrade.
+/// The downgrade extends the lock as far as the pending extension would have.
 #[test]
 fn a_pending_extension_of_a_lock_that_is_downgraded_has_its_outcome() {
     let mut world = world(1);
@@ -470,7 +478,8 @@ fn a_pending_extension_of_a_lock_that_is_downgraded_has_its_outcome() {
     assert!(world.remaining(id) > secs(19), "{:?}", world.remaining(id));
 }
 
-/// One node refuses the extension, and one is silent, so that it is not decided when a quorum has granted the downgrade.
+/// One node refuses the extension, and one is silent, so the extension is undecided when a quorum
+/// has granted the downgrade.
 #[test]
 fn an_extension_that_is_overtaken_by_a_downgrade_has_its_outcome() {
     let mut world = world(1);
@@ -502,8 +511,9 @@ fn an_upgrade_waits_for_the_end_of_an_extension() {
     assert_eq!(world.core().try_upgrade(id, now), Ok(()));
 }
 
-/// Quarantines last for `max_ttl`: a key that lived on for longer, if only by a part of the ms in which nodes count,
-/// could have two holders. The end of its keys in a record is bounded, but not in whole ms.
+/// Quarantines last for `max_ttl`: a key that lived longer, even by a fraction of the ms in which
+/// nodes count, could have two holders. The end of its keys in a record is bounded, but not in
+/// whole ms.
 #[test]
 fn a_downgrade_asks_for_no_more_than_the_longest_ttl() {
     let longest = secs(20) + Duration::from_micros(500);
@@ -548,9 +558,10 @@ fn nothing_of_an_upgraded_lock_is_extended_once_it_is_lost() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// The second node is connected after the loss. The reader's claim on it would keep writers out for a whole TTL.
+/// The second node is connected after the loss. The reader's claim on it would keep writers out for
+/// a whole TTL.
 #[test]
-fn a_node_that_is_reached_after_an_upgraded_lock_is_lost_is_not_asked_for_it() {
+fn a_node_reached_after_an_upgraded_lock_is_lost_gets_no_request_for_it() {
     let mut world = World::with(3, 1, |_| {});
     world.servers[1].delay = ms(30).as_nanos() as u64;
     let id = read(&mut world, 0);
@@ -566,7 +577,7 @@ fn a_node_that_is_reached_after_an_upgraded_lock_is_lost_is_not_asked_for_it() {
 }
 
 #[test]
-fn an_upgrade_is_not_held_for_longer_than_a_lock_may_be() {
+fn an_upgrade_is_held_for_at_most_the_longest_hold() {
     let mut world = World::with(3, 1, |settings| settings.max_hold = Some(secs(15))).warm();
     let id = read(&mut world, 0);
     world.run(secs(8));
@@ -578,9 +589,9 @@ fn an_upgrade_is_not_held_for_longer_than_a_lock_may_be() {
     assert_eq!(world.core().extend(id, secs(8), now), Err(too_long));
 }
 
-/// Its second attempt, whose proposal suits the nodes, begins later than the first.
+/// The second attempt, whose proposal suits the nodes, begins later than the first.
 #[test]
-fn an_upgrade_with_a_clock_set_right_is_not_held_for_longer_either() {
+fn an_upgrade_with_a_corrected_clock_is_held_for_at_most_the_longest_hold() {
     let mut world = World::with(3, 1, |settings| {
         settings.max_hold = Some(secs(15));
         settings.response_timeout = secs(1);

@@ -1,17 +1,17 @@
-//! A server's own command for compare-and-delete: where it takes the place of the undo's script, and where the script
-//! follows all the same.
+//! A server's own compare-and-delete command: when it replaces the undo's script, and when the
+//! script follows it.
 
 use redbolt::proto::{Cause, Event, LockId, LockRequest, NodeState, Wait, WakeStrategy};
 use redbolt_node::model::Denial;
 
 use crate::world::{World, Written, error, ms, secs};
 
-/// All nodes have these commands, and the client has connected.
+/// Returns a world in which all nodes have these commands and the client has connected.
 fn offering(commands: &[&'static str]) -> World {
     offered_by(World::new(3), &[commands; 3])
 }
 
-/// Each node has commands of its own.
+/// Gives each node its own commands, and connects the client.
 fn offered_by(mut world: World, commands: &[&[&'static str]]) -> World {
     for (server, commands) in world.servers.iter_mut().zip(commands) {
         server.store.offer(commands);
@@ -27,7 +27,7 @@ fn held(world: &mut World) -> LockId {
     id
 }
 
-/// The lock is released, and each node has confirmed that.
+/// Releases the lock, and checks that each node has confirmed that.
 fn let_go(world: &mut World, id: LockId) {
     world.release(id);
     world.run(ms(20));
@@ -35,7 +35,7 @@ fn let_go(world: &mut World, id: LockId) {
     assert_eq!(world.kept(0), (0, 0), "nothing is owed");
 }
 
-/// A pair, and what each node ran for its release.
+/// Acquires and releases a lock, and returns what each node ran for the release.
 fn released(world: &mut World) -> Vec<Vec<&'static str>> {
     let id = held(world);
     let_go(world, id);
@@ -60,16 +60,16 @@ fn a_release_is_one_command_of_the_servers_own() {
     }
 }
 
-/// Whatever version they say they are.
+/// The version that a node reports plays no role.
 #[test]
-fn each_node_is_let_go_of_by_what_it_has() {
+fn each_node_is_released_by_a_command_that_it_has() {
     let mut world = offered_by(World::new(3), &[&["delex"], &["delifeq"], &[]]);
     released(&mut world);
     assert_eq!(released(&mut world), [["delete"], ["delete"], ["undo sha"]]);
     assert_eq!(world.holders(b"job"), [false; 3]);
 }
 
-/// Somebody has begun to wait for it, and is called by the release.
+/// A waiter has put a mark on the token meanwhile, and the release calls it.
 #[test]
 fn a_token_that_was_marked_meanwhile_is_undone_by_the_script() {
     let mut world = offering(&["delifeq"]);
@@ -81,7 +81,7 @@ fn a_token_that_was_marked_meanwhile_is_undone_by_the_script() {
     let_go(&mut world, id);
     assert_eq!(world.ran(0), ["delete", "undo"]);
     assert_eq!(world.ran(1), ["delete"]);
-    assert_eq!(world.value(0, b"job"), b"\nredbolt", "for whoever is first in the queue");
+    assert_eq!(world.value(0, b"job"), b"\nredbolt", "kept for the first in the queue");
 }
 
 /// A blocking client reads no more answers once a quorum has confirmed.
@@ -105,7 +105,7 @@ fn the_script_follows_to_nodes_that_have_not_answered() {
 }
 
 #[test]
-fn a_key_that_is_gone_is_asked_for_twice_and_then_confirmed() {
+fn a_missing_key_is_undone_twice_and_then_confirmed() {
     let mut world = offering(&["delex"]).forgetful();
     let id = held(&mut world);
     world.delete(2, b"job");
@@ -126,7 +126,7 @@ fn data_of_another_type_is_not_ours_and_the_command_is_used_again() {
 }
 
 #[test]
-fn a_node_that_no_longer_lets_us_run_it_is_sent_the_script_and_nothing_is_lost() {
+fn a_node_that_revokes_the_command_is_sent_the_script() {
     for denial in [Denial::Forbidden, Denial::RenamedAway] {
         let mut world = offering(&["delifeq"]);
         let id = held(&mut world);
@@ -138,7 +138,7 @@ fn a_node_that_no_longer_lets_us_run_it_is_sent_the_script_and_nothing_is_lost()
         world.servers[0].store.deny("delifeq", None);
         world.restart_connections();
         world.run(secs(3));
-        assert_eq!(released(&mut world), [["delete"]; 3], "another connection finds out anew");
+        assert_eq!(released(&mut world), [["delete"]; 3], "a new connection finds out again");
     }
 }
 
@@ -152,7 +152,7 @@ fn a_handshake_finds_out_what_may_not_be_run() {
 }
 
 #[test]
-fn a_connection_that_dies_under_it_is_followed_by_the_script() {
+fn a_release_whose_connection_dies_is_followed_by_the_script() {
     for written in [Written::Runs, Written::LeavesGhost, Written::Vanishes] {
         let mut world = offering(&["delifeq"]);
         let id = held(&mut world);
@@ -168,7 +168,7 @@ fn a_connection_that_dies_under_it_is_followed_by_the_script() {
     }
 }
 
-/// Nothing waits for the answer any more when it comes, and still it belongs to a request.
+/// The lock is forgotten when the answer comes, but the answer still belongs to a request.
 #[test]
 fn a_mistyped_answer_about_a_lock_that_is_forgotten_ends_the_link() {
     let mut world = offering(&["delifeq"]);
@@ -178,14 +178,14 @@ fn a_mistyped_answer_about_a_lock_that_is_forgotten_ends_the_link() {
     world.answer(2, |words| (words[0] == b"DELIFEQ").then(|| b"$2\r\nOK\r\n".to_vec()));
     world.release(id);
     world.run(ms(250));
-    assert_eq!(world.kept(0), (0, 0), "the TTL is over");
+    assert_eq!(world.kept(0), (0, 0), "the TTL has passed");
     let node = world.node(2);
     assert_eq!(world.core().node_state(node), NodeState::Ready);
     world.run(ms(60));
     assert_eq!(world.core().node_state(node), NodeState::Down(Cause::UnexpectedReply));
 }
 
-/// What the script does more than to compare and delete, and what it finds out.
+/// For these, the script does more than compare and delete, or its reply shows more.
 #[test]
 fn other_locks_and_attempts_that_failed_are_undone_by_the_script() {
     let one = LockRequest::new(b"job");
@@ -203,7 +203,7 @@ fn other_locks_and_attempts_that_failed_are_undone_by_the_script() {
     assert_eq!((world.count("delete"), by_script(&world)), (0, 3), "it was refused");
 }
 
-/// The token is marked from the beginning.
+/// The token has a mark from the beginning.
 #[test]
 fn a_grant_in_the_queue_is_undone_by_the_script() {
     let world = World::with(3, 2, |settings| settings.wake = WakeStrategy::Queue);

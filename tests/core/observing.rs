@@ -1,4 +1,5 @@
-//! Observing who leads: what is seen and when, what it costs, and that no leader is shown with another's term.
+//! Observing a leader: what is reported and when, what it costs, and that no leader is shown with
+//! another's term.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use redbolt_testkit::Random;
 
 use crate::world::{Accept, GUARD, World, Written, error, ms, secs};
 
-/// An observer and two candidates with labels, on nodes that are 1 ms away.
+/// Returns an observer and two candidates with labels, on nodes that are 1 ms away.
 fn world(nodes: usize) -> World {
     with(nodes, |_| {})
 }
@@ -34,7 +35,7 @@ fn observe(world: &mut World) -> ObserverId {
     id
 }
 
-/// An observer that has settled: a quorum of nodes reports changes to it.
+/// Returns an observer to which a quorum of nodes reports changes.
 fn settled(world: &mut World) -> ObserverId {
     let id = observe(world);
     world.run(ms(100));
@@ -74,12 +75,12 @@ fn leader(world: &mut World, id: ObserverId) -> Option<Leader> {
     }
 }
 
-/// How often news came.
+/// Returns the number of events of an observer.
 fn news(world: &World, id: ObserverId) -> usize {
     world.clients[0].events.iter().filter(|(_, event)| *event == Event::Observed(id)).count()
 }
 
-/// How long it takes until a leader with this label is seen, with its term.
+/// Returns the time until a leader with this label is seen, with its term.
 fn until_led(world: &mut World, id: ObserverId, label: &str, within: Duration) -> Duration {
     world.time_until(within, |world| {
         let leader = leader(world, id);
@@ -92,7 +93,7 @@ fn until_nobody(world: &mut World, id: ObserverId, within: Duration) -> Duration
     world.time_until(within, |world| world.core().observation(id).map(|it| it.verdict) == nobody)
 }
 
-/// The report, one round trip, and the gap between two rounds.
+/// The time for the report, one round trip, and the gap between two rounds.
 const SOON: Duration = ms(12);
 
 #[test]
@@ -110,7 +111,7 @@ fn a_leader_is_seen_with_its_label_and_term() {
 }
 
 #[test]
-fn an_observer_reports_that_nobody_leads() {
+fn an_observer_reports_that_there_is_no_leader() {
     let mut world = world(3);
     let id = observe(&mut world);
     assert_eq!(until_nobody(&mut world, id, secs(1)), ms(2));
@@ -133,7 +134,7 @@ fn a_new_leader_is_seen_as_soon_as_the_nodes_report_it() {
 }
 
 #[test]
-fn what_a_core_does_itself_it_sees_at_once() {
+fn an_observer_sees_changes_made_by_the_same_core_at_once() {
     let mut world = world(3);
     let id = settled(&mut world);
     let lock = lead(&mut world, 0);
@@ -145,7 +146,7 @@ fn what_a_core_does_itself_it_sees_at_once() {
 }
 
 #[test]
-fn an_extension_is_no_news() {
+fn an_extension_causes_no_event() {
     let mut world = world(3);
     lead(&mut world, 1);
     let id = settled(&mut world);
@@ -177,13 +178,13 @@ fn without_reports_the_timer_sees_all() {
     assert_eq!((reporting(&world), world.count("subscribe")), (0, 0));
 }
 
-/// A change meets the reporting quorum in one node at least, whichever those are that take part.
+/// Any quorum shares at least one node with the quorum that reports changes.
 #[test]
 fn a_leader_on_any_quorum_is_reported() {
     for down in 0..3 {
         let mut world = world(3);
         let id = settled(&mut world);
-        // For the candidate alone.
+        // The node fails for the candidate alone.
         world.answer(down, |args| match args[0] {
             b"EVAL" | b"EVALSHA" => error("ERR not today"),
             _ => None,
@@ -225,7 +226,7 @@ fn a_node_that_hangs_delays_nothing() {
 }
 
 #[test]
-fn nodes_that_all_hang_are_no_leader() {
+fn a_verdict_is_unknown_if_all_nodes_hang() {
     let mut world = world(3);
     lead(&mut world, 1);
     let id = settled(&mut world);
@@ -237,7 +238,7 @@ fn nodes_that_all_hang_are_no_leader() {
 }
 
 #[test]
-fn what_connections_may_have_missed_is_read_again() {
+fn changes_missed_by_lost_connections_are_read() {
     let mut world = world(3);
     let first = lead(&mut world, 1);
     let id = settled(&mut world);
@@ -257,7 +258,7 @@ fn what_connections_may_have_missed_is_read_again() {
 }
 
 #[test]
-fn nodes_that_refuse_us_say_why() {
+fn nodes_that_refuse_a_read_are_shown_with_their_cause() {
     let mut world = World::with(3, 1, |_| {});
     for node in 0..3 {
         world.answer(node, |args| match args[0] {
@@ -294,7 +295,7 @@ fn nodes_that_cannot_be_reached_are_waited_for_until_it_is_known() {
 }
 
 #[test]
-fn what_is_no_exclusive_lock_is_no_leader() {
+fn only_the_holder_of_an_exclusive_lock_is_a_leader() {
     let mut world = world(3).forgetful();
     world.foreign(b"lead", &[60_000; 3]);
     let id = settled(&mut world);
@@ -310,9 +311,9 @@ fn what_is_no_exclusive_lock_is_no_leader() {
     assert_eq!(leader(&mut world, id).unwrap().label.as_deref(), Some("one:80"));
 }
 
-/// The two reads of the counter have another grant between them, or something that is no number.
+/// Between the two reads of the counter, another client is granted, or the counter becomes invalid.
 #[test]
-fn a_counter_that_changes_during_a_read_is_no_term() {
+fn a_counter_that_changes_during_a_read_is_not_shown_as_a_term() {
     for other in [&b"$16\r\n1700000000000002\r\n"[..], b"$4\r\nnone\r\n", b"-ERR no\r\n"] {
         let mut world = world(3);
         lead(&mut world, 1);
@@ -331,14 +332,14 @@ fn a_counter_that_changes_during_a_read_is_no_term() {
     }
 }
 
-/// Whoever writes as a leader of a term has to be the one who was elected in it.
+/// Only the client that was elected in a term may be shown as its leader.
 #[test]
 fn no_leader_is_shown_with_the_term_of_another() {
     for seed in 0..40 {
         let mut world = world(3);
         let mut random = Random::new(seed);
         let id = settled(&mut world);
-        // Label and term of all who were ever elected.
+        // The term and the label of every client that was elected.
         let mut elected = BTreeMap::new();
         let mut shown = 0;
         for _ in 0..30 {
@@ -356,7 +357,7 @@ fn no_leader_is_shown_with_the_term_of_another() {
                     leader(&mut world, id)
                 {
                     shown += 1;
-                    // A term can be seen on a quorum before its leader knows of it.
+                    // A term can be seen on a quorum before its leader learns of it.
                     if let Some(&of) = elected.get(&term) {
                         assert_eq!(label, of, "term {term} with seed {seed}");
                     }
@@ -368,7 +369,7 @@ fn no_leader_is_shown_with_the_term_of_another() {
     }
 }
 
-/// A node that reports nothing changes behind a look that is under way.
+/// A node that reports nothing changes while a read is in flight.
 #[test]
 fn a_change_during_a_read_leads_to_another_read() {
     let mut world = world(3);
@@ -378,7 +379,7 @@ fn a_change_during_a_read_leads_to_another_read() {
     assert_eq!(world.push_state(0, 2), PushState::Off, "it reports nothing");
     let token = "00112233445566778899aabbccddeeff";
     world.set(0, b"lead", format!("{token}00:one:80").as_bytes(), 60_000);
-    // The look at the third node has read that nobody is there, and its answer is under way.
+    // The read has found no leader on the third node, and its answer is in flight.
     world.run(ms(30));
     world.set(2, b"lead", format!("{token}02:one:80").as_bytes(), 60_000);
     world.set(1, b"lead", b"theirs", 60_000);
@@ -386,7 +387,7 @@ fn a_change_during_a_read_leads_to_another_read() {
     assert!(world.time_until(secs(3), |world| leader(world, id).is_some()) <= ms(100));
 }
 
-/// However often a resource changes hands.
+/// The resource changes hands more often than rounds may follow each other.
 #[test]
 fn rounds_are_apart() {
     let mut world = world(3);
@@ -401,14 +402,14 @@ fn rounds_are_apart() {
 }
 
 #[test]
-fn who_observes_writes_nothing_and_who_stops_leaves_nothing() {
+fn an_observer_writes_nothing_and_leaves_nothing() {
     let mut world = world(3);
     lead(&mut world, 1);
     let id = settled(&mut world);
     let other = observe(&mut world);
     assert_ne!(id, other);
     world.run(secs(8));
-    assert_eq!(reporting(&world), 2, "it is listened to for as long as anybody observes");
+    assert_eq!(reporting(&world), 2, "nodes report as long as there is an observer");
     for end in [id, other] {
         assert!(leader(&mut world, end).is_some());
         world.core().unobserve(end);
@@ -422,7 +423,7 @@ fn who_observes_writes_nothing_and_who_stops_leaves_nothing() {
     world.core().unobserve(id);
 }
 
-/// An answer may come when nobody observes any longer.
+/// An answer may come after the last observer has stopped.
 #[test]
 fn an_observer_that_stops_during_a_read_is_forgotten() {
     let mut world = world(3);
@@ -433,10 +434,10 @@ fn an_observer_that_stops_during_a_read_is_forgotten() {
     assert_eq!((news(&world, id), news(&world, next)), (0, 1));
 }
 
-/// Each read brings the answers to a look, and behind them bytes that end the connection: the node votes in the
-/// verdict, and is lost again, before the driver polls.
+/// Each read brings the answers to a round, followed by bytes that end the connection: the node
+/// counts in the verdict, and is lost again, before the driver polls.
 #[test]
-fn a_change_that_is_undone_within_one_read_is_no_event() {
+fn a_change_reverted_within_one_read_causes_no_event() {
     let mut world = with(1, |settings| settings.wake = WakeStrategy::Timer);
     let id = observe(&mut world);
     world.run(ms(100));
@@ -457,7 +458,7 @@ fn a_change_that_is_undone_within_one_read_is_no_event() {
     assert_eq!(news(&world, id) - before, 1, "the quorum was lost once, and never found again");
 }
 
-/// Its driver has not polled since.
+/// The driver has not polled since.
 #[test]
 fn an_observer_that_has_stopped_gets_no_event() {
     let mut world = world(1);
@@ -473,7 +474,7 @@ fn an_observer_that_has_stopped_gets_no_event() {
 }
 
 #[test]
-fn names_that_nobody_can_campaign_for_are_refused() {
+fn names_that_cannot_be_elections_are_refused() {
     let mut world = World::new(1).warm();
     let now = world.now();
     let mut refused = |key: &[u8]| world.core().observe(key, now).unwrap_err();

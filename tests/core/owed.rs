@@ -12,7 +12,7 @@ fn scripts_fail(world: &mut World, node: usize, text: &'static str) {
     world.answer(node, move |args| args[0].starts_with(b"EVAL").then(|| error(text)).flatten());
 }
 
-/// A lock on all three nodes, whose release the last one did not confirm.
+/// Returns a lock on all three nodes, whose release the last one did not confirm.
 fn owing() -> World {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(20));
@@ -22,7 +22,7 @@ fn owing() -> World {
 }
 
 #[test]
-fn an_error_is_no_confirmation() {
+fn an_error_does_not_confirm_an_undo() {
     for text in [
         "NOREPLICAS Not enough good replicas to write.",
         "MISCONF Redis is configured to save RDB snapshots",
@@ -52,7 +52,7 @@ fn an_error_is_no_confirmation() {
     }
 }
 
-/// A node that grants locks which it would not undo is no voter.
+/// A node that grants locks but would not undo them may not vote.
 #[test]
 fn a_node_that_forbids_the_undo_does_not_vote() {
     let mut world = World::new(1).warm();
@@ -154,7 +154,7 @@ fn an_extension_that_may_have_run_prolongs_it() {
 }
 
 #[test]
-fn a_lost_lock_that_is_never_let_go_is_forgotten_with_its_keys() {
+fn a_lost_lock_that_is_never_released_is_forgotten_with_its_keys() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(10));
     world.run(ms(9_999));
@@ -174,7 +174,7 @@ fn an_undo_is_not_sent_at_wire_speed() {
 }
 
 #[test]
-fn a_node_that_is_away_is_undone_when_it_is_back() {
+fn a_node_that_was_down_gets_its_undo_when_it_is_back() {
     let mut world = World::new(3).warm();
     for node in [0, 1] {
         world.set(node, b"job", b"theirs", 60_000);
@@ -192,7 +192,7 @@ fn a_node_that_is_away_is_undone_when_it_is_back() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// In another database the undo finds no key; that answer is no confirmation.
+/// In another database the undo finds no key, and that answer does not confirm it.
 #[test]
 fn an_undo_is_not_sent_to_the_wrong_database() {
     let mut world = World::with(3, 1, |settings| {
@@ -219,9 +219,10 @@ fn an_undo_is_not_sent_to_the_wrong_database() {
 }
 
 /// Requests may follow a handshake at once if an earlier one has succeeded. The undo of a request
-/// from an earlier connection is sent with it. In the wrong database it finds no key, and says so.
+/// from an earlier connection is sent with it. In the wrong database it finds no key, and its reply
+/// must not count.
 #[test]
-fn an_undo_behind_a_handshake_that_fails_is_no_confirmation() {
+fn an_undo_sent_with_a_failed_handshake_is_not_confirmed() {
     // The handshake is answered with an error, or incompletely within its time.
     for is_answered in [true, false] {
         let mut world = World::with(3, 1, |settings| {
@@ -276,7 +277,7 @@ fn an_undo_is_not_sent_to_the_server_of_another_node() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// The error does not say how far the script came. So the undo is owed, even if the node refuses
+/// The error does not show how far the script came. So the undo is owed, even if the node refuses
 /// undos as well.
 #[test]
 fn a_script_that_failed_may_have_set_a_key() {
@@ -290,7 +291,7 @@ fn a_script_that_failed_may_have_set_a_key() {
     world.release(id);
     world.run(secs(1));
     assert_eq!(world.holders(b"a"), [false, false, true]);
-    assert_eq!(world.kept(0), (0, 1), "a refused undo is no confirmation");
+    assert_eq!(world.kept(0), (0, 1), "a refused undo is not confirmed");
     world.servers[2].answer = None;
     world.run(ms(1_100));
     assert_eq!(world.holders(b"a"), [false; 3]);
@@ -299,7 +300,7 @@ fn a_script_that_failed_may_have_set_a_key() {
 
 /// A node that refuses both lock requests and undos has nothing to undo.
 #[test]
-fn a_sick_minority_is_not_hammered() {
+fn a_failing_minority_is_not_flooded_with_undos() {
     const LOCKS: usize = 500;
     let mut world = World::new(3).warm();
     world.answer(2, |args| {
@@ -341,7 +342,7 @@ fn many_refused_undos_are_probed_by_one() {
     assert!((0..100).all(|at| world.value(2, &[at]).is_empty()));
 }
 
-/// Its release was lost with the connection, and has to come before the next ask.
+/// Its release was lost with the connection, and has to come before the next request.
 #[test]
 fn a_released_lock_does_not_deny_the_next() {
     let mut world = World::new(1).warm();

@@ -1,4 +1,5 @@
-//! Permits of a semaphore: how many, which, and what waits for one.
+//! Permits of a semaphore: how many there are, which slot each holder gets, and what a waiter waits
+//! for.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +33,7 @@ fn is_contended(world: &World, client: usize, id: LockId) -> bool {
 }
 
 #[test]
-fn at_most_so_many_hold_at_once_and_each_has_a_number_of_its_own() {
+fn no_more_holders_than_permits_and_each_has_a_different_slot() {
     for permits in [1, 2, 3, 7] {
         let mut world = World::with(3, 2, |_| {}).warm();
         let held: Vec<_> = (0..permits)
@@ -73,7 +74,7 @@ fn a_permit_excludes_exclusive_and_shared_locks_and_they_exclude_it() {
     assert_eq!(world.pttl(0, b"job"), -2);
 }
 
-/// Whoever waits in the same process is not behind those who hold one.
+/// In one process, waiters do not queue behind holders of permits.
 #[test]
 fn waiters_of_one_process_get_the_permits_that_are_left() {
     let mut world = World::with(3, 1, |_| {}).warm();
@@ -89,7 +90,7 @@ fn waiters_of_one_process_get_the_permits_that_are_left() {
 }
 
 #[test]
-fn a_permit_that_is_given_back_wakes_a_waiter_of_another_process() {
+fn a_released_permit_wakes_a_waiter_of_another_process() {
     let mut world =
         World::with(3, 2, |settings| settings.retry_backoff = (secs(5), secs(5))).warm();
     let held = [(); 2].map(|()| permit(&mut world, 0, 2));
@@ -102,7 +103,7 @@ fn a_permit_that_is_given_back_wakes_a_waiter_of_another_process() {
     assert!(world.clients[1].is_granted(waits));
 }
 
-/// Its own TTL ends its permit, and the others of the semaphore live on.
+/// The dead holder's TTL ends its permit, and the semaphore's other permits stay.
 #[test]
 fn a_holder_that_dies_denies_for_no_longer_than_its_own_ttl() {
     let mut world = World::with(3, 3, |_| {}).warm();
@@ -122,15 +123,16 @@ fn a_holder_that_dies_denies_for_no_longer_than_its_own_ttl() {
     assert!(world.clients[1].core.lease(stays).is_some());
 }
 
-/// Whoever stands first is gone, and so is the key that would tell of it: each ask names it again.
+/// The first waiter is dead, and the key of its ticket, whose change would wake others, was
+/// deleted. So only each request names the ticket again.
 #[test]
-fn a_ticket_of_nobody_hides_no_end_of_a_permit() {
+fn an_orphaned_ticket_does_not_hide_the_expiry_of_a_permit() {
     let mut world =
         World::with(3, 3, |settings| settings.retry_backoff = (secs(10), secs(10))).warm();
     let short = LockRequest::new(b"job").ttl(secs(1)).permits(1);
     let dies = world.acquire(0, &short, &[]);
     world.flow();
-    assert!(world.detach(0, dies).is_some(), "nobody gives it back");
+    assert!(world.detach(0, dies).is_some(), "no client will release it");
     let leaves = wait_for_permit(&mut world, 1, 1);
     world.run(ms(100));
     for node in 0..3 {
@@ -151,9 +153,9 @@ fn a_ticket_of_nobody_hides_no_end_of_a_permit() {
 }
 
 #[test]
-fn a_node_that_gave_another_permit_is_healed() {
+fn a_node_that_gave_another_slot_is_moved_to_the_right_one() {
     let mut world = World::with(3, 2, |_| {}).warm();
-    // On one node somebody else is in the first one's way.
+    // On one node, another holder has the first slot.
     let one = permit(&mut world, 0, 2);
     let first = slot(&world, 0, one);
     world.let_go(0, one);
@@ -179,14 +181,14 @@ fn a_node_that_gave_another_permit_is_healed() {
     assert_eq!(world.core().votes(id).grants().len(), 3);
 }
 
-/// Its answer came behind the grant.
+/// The answer arrived after the grant.
 #[test]
-fn a_node_that_gives_another_permit_late_is_healed_too() {
+fn a_node_that_gives_another_slot_late_is_moved_too() {
     let mut world = World::with(3, 2, |_| {}).warm();
     let first = permit(&mut world, 0, 1);
     world.let_go(0, first);
     world.flow();
-    // Somebody who is about to go has the only one, on one node.
+    // On one node, a holder that will soon release has the only slot.
     let now = world.server_now();
     let text = redbolt::proto::script::ACQUIRE_PERMIT.text.as_bytes();
     let token = b"0123456789abcdef0123456789abcdef00";
@@ -196,7 +198,7 @@ fn a_node_that_gives_another_permit_late_is_healed_too() {
     world.servers[2].delay = ms(40).as_nanos() as u64;
     let id = permit(&mut world, 0, 1);
     assert!(world.is_granted(id), "by the two others");
-    // It is asked once its denial is there.
+    // The node is asked once its denial has arrived.
     let is_moved = |world: &mut World| {
         world.log.iter().any(|ran| ran.node == 2 && ran.kind().starts_with("move"))
     };
@@ -209,7 +211,8 @@ fn a_node_that_gives_another_permit_late_is_healed_too() {
     assert_eq!(world.core().votes(id).grants().len(), 3, "and again when the other has gone");
 }
 
-/// Makes a node give this slot to each ask, out of the first three, and answer a request of another kind as `other` says.
+/// Makes a node give this slot to each request, out of the first three, and answer a request of
+/// another kind as `other` does.
 fn gives(world: &mut World, node: usize, slot: u16, other: fn(&str) -> Option<Vec<u8>>) {
     world.answer(node, move |args| match Command::new(args).name().trim_end_matches(" sha") {
         "ask" => Some(format!("+OK {slot} 0 7\r\n").into_bytes()),
@@ -217,7 +220,8 @@ fn gives(world: &mut World, node: usize, slot: u16, other: fn(&str) -> Option<Ve
     });
 }
 
-/// The answer to an extension by a node that has lost the permit, and a slot that is taken for a while.
+/// Returns the answer to an extension by a node that has lost the permit, and to a move by a node
+/// whose slot is taken for a while.
 fn has_lost_it(kind: &str) -> Option<Vec<u8>> {
     match kind {
         "extend" => Some(b":0\r\n".to_vec()),
@@ -226,7 +230,8 @@ fn has_lost_it(kind: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The first to answer gave another slot than the other two. One of these loses the permit, and all others are silent.
+/// The first node to answer gave another slot than the other two. One of these loses the permit,
+/// and all others are silent.
 #[test]
 fn a_permit_does_not_rest_on_a_node_that_gave_another_one() {
     let mut world = World::with(3, 1, |_| {}).warm().forgetful();
@@ -276,7 +281,7 @@ fn a_permit_does_not_rest_on_a_node_that_has_not_moved_yet() {
 }
 
 #[test]
-fn a_node_that_gives_a_permit_which_there_is_not_has_denied() {
+fn a_grant_of_a_slot_that_does_not_exist_is_a_denial() {
     let mut world = World::with(3, 1, |_| {}).warm();
     for node in 0..3 {
         gives(&mut world, node, 5, |_| None);
@@ -286,9 +291,10 @@ fn a_node_that_gives_a_permit_which_there_is_not_has_denied() {
     assert!((0..3).all(|node| world.ran(node).iter().any(|kind| kind.starts_with("undo"))));
 }
 
-/// The node is being healed when its connection dies, and the ask in it runs behind the undo of the permit.
+/// The connection dies while the node is moved to the right slot, and the request in it runs after
+/// the undo of the permit.
 #[test]
-fn a_ghost_that_takes_a_permit_which_was_given_back_is_undone() {
+fn a_ghost_that_acquires_a_released_permit_is_undone() {
     let mut world = World::with(3, 1, |_| {}).warm();
     let now = world.server_now();
     let text = redbolt::proto::script::ACQUIRE_PERMIT.text.as_bytes();
@@ -312,12 +318,12 @@ fn a_ghost_that_takes_a_permit_which_was_given_back_is_undone() {
     world.free_ghosts();
     assert!(world.pttl(2, b"job") > 0, "and the ghost behind it");
     world.run(secs(6));
-    assert_eq!(world.pttl(2, b"job"), -2, "half of the TTL is over");
+    assert_eq!(world.pttl(2, b"job"), -2, "half of the TTL has passed");
     assert_eq!(world.kept(0), (0, 0));
 }
 
 #[test]
-fn data_that_is_no_semaphore_denies_and_is_not_touched() {
+fn data_that_is_not_a_semaphore_denies_and_is_left_alone() {
     let mut world = World::with(3, 1, |_| {}).warm();
     for node in 0..2 {
         world.set(node, b"job", b"theirs", 60_000);
@@ -373,7 +379,7 @@ fn a_permit_is_extended_released_and_detached_with_its_number() {
 }
 
 #[test]
-fn each_permit_has_fencing_tokens_of_its_own_that_grow() {
+fn each_slot_has_growing_fencing_tokens() {
     let mut world = World::with(3, 2, |_| {}).warm();
     let request = LockRequest::new(b"job").ttl(secs(10)).permits(2).fenced();
     let mut last = [0; 2];
@@ -398,7 +404,7 @@ fn each_permit_has_fencing_tokens_of_its_own_that_grow() {
 }
 
 #[test]
-fn an_inspection_names_those_who_hold_permits() {
+fn an_inspection_names_the_holders_of_permits() {
     let mut world = World::with(3, 1, |settings| settings.label = b"web-1".into()).warm();
     let id = permit(&mut world, 0, 3);
     let mine = slot(&world, 0, id);
@@ -415,7 +421,7 @@ fn an_inspection_names_those_who_hold_permits() {
 }
 
 #[test]
-fn requests_that_no_semaphore_can_have_are_refused() {
+fn invalid_requests_for_permits_are_refused() {
     let mut world = World::with(3, 1, |_| {}).warm();
     let now = world.now();
     let mut error = |request: &LockRequest<'_>| world.core().acquire(request, now).unwrap_err();

@@ -11,12 +11,12 @@ use redbolt::proto::{
 
 use crate::world::{Accept, Ran, World, Written, bulk, error, ms, secs};
 
-/// Pauses so long that a test sees only what ends them early.
+/// Makes pauses long, so that a test sees only what ends them early.
 fn patient(settings: &mut Settings) {
     settings.retry_backoff = (secs(10), secs(10));
 }
 
-/// Three nodes, each 1 ms away. Another client has the key for a minute.
+/// Returns three nodes, each 1 ms away, on which another client has the key for a minute.
 fn world() -> World {
     with(1, patient)
 }
@@ -28,7 +28,7 @@ fn with(clients: usize, set: impl Fn(&mut Settings)) -> World {
     world
 }
 
-/// A world whose first client waits, notified by the first node.
+/// Returns a world whose first client waits, notified by the first node.
 fn reported() -> (World, LockId) {
     let mut world = world();
     let id = reported_in(&mut world);
@@ -43,7 +43,7 @@ fn reported_in(world: &mut World) -> LockId {
     id
 }
 
-/// The kinds of commands that ran on a node, and when, in ms.
+/// Returns the kinds of commands that ran on a node, and when, in ms.
 fn history(world: &World, node: usize) -> Vec<(&'static str, u64)> {
     let here = world.log.iter().filter(|ran| ran.node == node);
     here.map(|ran| (ran.kind(), ran.at / 1_000_000)).collect()
@@ -58,7 +58,8 @@ fn until_granted(world: &mut World, id: LockId, within: Duration) -> Duration {
     world.time_until(within, |world| world.is_granted(id))
 }
 
-/// Where nodes answer at the same time, any of them may be the first to deny.
+/// Returns `true` if a node notifies. If nodes answer at the same time, any of them may be the
+/// first to deny.
 fn a_node_reports(world: &World) -> bool {
     (0..world.servers.len()).any(|node| world.push_state(0, node) == PushState::Active)
 }
@@ -139,7 +140,7 @@ fn a_lock_that_does_not_wait_opens_no_push_link() {
 }
 
 #[test]
-fn a_del_by_hand_wakes() {
+fn a_manual_del_wakes_a_waiter() {
     let (mut world, id) = reported();
     world.delete_everywhere(b"job");
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
@@ -162,8 +163,7 @@ fn the_undo_of_another_waiter_wakes() {
     let mut world = World::led(3, 2, patient).warm();
     world.delay(ms(1));
     world.servers[2].delay = ms(40).as_nanos() as u64;
-    // The other client has to know that the third node is far away, or its attempt would end
-    // sooner.
+    // The other client must know that the third node is far away, or its attempt would end sooner.
     for _ in 0..3 {
         let seen = world.acquire(1, &LockRequest::new(b"other"), &[b"other"]);
         world.run(ms(100));
@@ -220,7 +220,7 @@ fn validity_is_counted_from_before_the_first_byte_to_the_lead() {
 }
 
 #[test]
-fn a_change_that_is_no_release_costs_one_ask() {
+fn a_change_that_releases_nothing_costs_one_request() {
     let (mut world, id) = reported();
     world.set(0, b"job", b"theirs", 70_000);
     world.run(ms(100));
@@ -297,7 +297,7 @@ fn after_the_loss_of_either_link_notifications_resume() {
 }
 
 #[test]
-fn a_restarted_lead_is_listened_to_again() {
+fn notifications_resume_after_the_lead_restarts() {
     let (mut world, id) = reported();
     world.restart(0, redbolt_node::Memory::Kept);
     world.run(secs(40));
@@ -309,9 +309,9 @@ fn a_restarted_lead_is_listened_to_again() {
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
 
-/// A confirmation of tracking for a push link that is gone says nothing about the next push link.
+/// A confirmation of tracking for a closed push link does not apply to the next push link.
 #[test]
-fn a_confirmation_for_a_lost_push_link_is_none_for_the_next() {
+fn a_confirmation_for_a_lost_push_link_does_not_apply_to_the_next() {
     let mut world = world();
     world.delay(ms(10));
     let id = world.wait_for(b"job", secs(10));
@@ -339,7 +339,7 @@ fn a_change_before_the_first_notification_is_found_by_the_second_read() {
     assert!(waited <= ms(5 + 10 + 20), "{waited:?}");
 }
 
-/// The same, released at each moment of the beginning.
+/// The lock is released at each moment of the beginning.
 #[test]
 fn a_release_at_any_moment_of_the_beginning_is_noticed() {
     for at in 0..80 {
@@ -353,7 +353,7 @@ fn a_release_at_any_moment_of_the_beginning_is_noticed() {
     }
 }
 
-/// As before, with several keys: only the script tells whether one is held.
+/// With several keys, only the script shows whether one is held.
 #[test]
 fn a_release_of_several_keys_at_any_moment_of_the_beginning_is_noticed() {
     for at in 0..80 {
@@ -475,9 +475,10 @@ fn forbidden_notifications_are_tried_again_after_a_minute() {
     assert_eq!(world.push_state(0, 0), PushState::Active);
 }
 
-/// Regression: a report said "waiters are not told: connection closed" of healthy nodes, for ever.
+/// As a regression, a report showed "waiters are not told: connection closed" for healthy nodes
+/// forever.
 #[test]
-fn a_push_link_that_was_lost_is_no_matter_when_nobody_waits() {
+fn a_lost_push_link_is_not_reported_without_waiters() {
     let (mut world, id) = reported();
     let now = world.now();
     world.core().release(id, now);
@@ -504,7 +505,7 @@ fn a_push_link_that_was_lost_is_no_matter_when_nobody_waits() {
     assert_eq!(world.push_state(0, 0), PushState::Off);
 }
 
-/// The next server process may be a newer one, or permit it.
+/// The next server process may be a newer one, or permit notifications.
 #[test]
 fn forbidden_notifications_are_tried_again_after_a_restart() {
     let mut world = with(1, |settings| settings.restart_guard = RestartGuard::Off);
@@ -573,7 +574,7 @@ fn the_push_link_gives_the_password_first() {
 }
 
 #[test]
-fn nonsense_on_a_push_link_ends_it_and_nothing_else() {
+fn invalid_bytes_on_a_push_link_end_only_that_link() {
     let (mut world, id) = reported();
     for nonsense in ["\0", "+PONG\r\n", ":1\r\n", "*3\r\n$8\r\npmessage\r\n", "*99999999\r\n"] {
         world.send_to_push(0, 0, nonsense.as_bytes());
@@ -600,7 +601,7 @@ fn a_message_of_another_client_does_not_end_a_push_link() {
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
 
-// Waiters must not wake one another for ever.
+// Waiters must not keep waking one another.
 
 /// Another client's key changes a thousand times a second.
 #[test]
@@ -615,7 +616,7 @@ fn changes_at_wire_speed_are_not_answered_at_wire_speed() {
     assert_eq!(asks(&world, 1).len(), 0);
 }
 
-/// The link is lost while the waiter ignores notifications, which it does after some that were for nothing.
+/// The link is lost while the waiter ignores notifications because several were useless.
 #[test]
 fn a_busy_waiter_whose_push_link_is_lost_for_good_asks_as_often_as_without_one() {
     for changes in 20..40 {
@@ -629,7 +630,7 @@ fn a_busy_waiter_whose_push_link_is_lost_for_good_asks_as_often_as_without_one()
         world.cut_push(0, 0);
         world.run(ms(100));
         world.delete_everywhere(b"job");
-        // A pause without notifications, and an attempt.
+        // The waiter needs a pause without notifications, and an attempt.
         let took = until_granted(&mut world, id, secs(3));
         assert!(took <= ms(200 + 20), "{took:?} after {changes} changes");
     }
@@ -661,7 +662,7 @@ fn waiters_do_not_wake_one_another_while_it_is_held_elsewhere() {
 }
 
 #[test]
-fn a_holder_that_extends_is_not_answered_by_hammering() {
+fn an_extending_holder_does_not_cause_a_flood_of_requests() {
     let mut world = World::with(3, 3, |_| {}).warm();
     world.delay(ms(1));
     let keep = AutoExtend::until_released();
@@ -683,7 +684,7 @@ fn a_holder_that_extends_is_not_answered_by_hammering() {
         world.log.iter().filter(|ran| ran.node == 0 && ran.kind().starts_with("extend"));
     let extensions = extensions.count();
     assert!((9..=11).contains(&extensions), "{extensions}");
-    // Each waiter sends one request per message, and one when the longest pause is over.
+    // Each waiter sends one request per message, and one when the longest pause has ended.
     let asked = asks(&world, 0).len();
     assert!(asked <= ids.len() * (extensions + 9), "{asked} asks for {extensions} extensions");
     assert!(world.clients[1].core.lease(holder).is_some());
@@ -705,7 +706,7 @@ fn with_the_timer_alone_there_are_no_push_links() {
 // Nothing is left.
 
 #[test]
-fn a_push_link_is_closed_when_nobody_has_waited_for_a_while() {
+fn a_push_link_is_closed_after_a_while_without_waiters() {
     let (mut world, id) = reported();
     world.release(id);
     world.run(ms(4_800));
@@ -768,7 +769,7 @@ fn ten_thousand_cancelled_waits_leave_nothing() {
     assert_eq!(world.holders(b"many"), [false; 3]);
 }
 
-/// As an operator does who looks at a set of nodes.
+/// An operator who inspects a set of nodes probes them like this.
 #[test]
 fn whether_nodes_notify_can_be_tried_without_waiting() {
     for (wake, state) in

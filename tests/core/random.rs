@@ -70,12 +70,12 @@ struct Kind {
 const ERRORS: [&str; 5] =
     ["LOADING wait", "MISCONF disk", "READONLY replica", "NOSCRIPT none", "OOM full"];
 
-/// Steps with nodes that keep their memory.
+/// Returns steps with nodes that keep their data.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..40)
 }
 
-/// Steps with nodes that lose their memory.
+/// Returns steps with nodes that lose their data.
 fn steps_that_forget() -> impl Strategy<Value = Vec<Step>> {
     let node = 0..NODES;
     let step = prop_oneof![
@@ -86,7 +86,7 @@ fn steps_that_forget() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Steps with locks that move from client to client.
+/// Returns steps with locks that move from client to client.
 fn steps_that_hand_on() -> impl Strategy<Value = Vec<Step>> {
     let client = 0..CLIENTS;
     let step = prop_oneof![
@@ -283,7 +283,7 @@ fn acquire(world: &mut World, client: usize, keys: usize, kind: Kind, wait: u64)
     };
     let request = keys[1..].iter().fold(LockRequest::new(keys[0]), |request, key| request.and(key));
     let request = if fenced && longest(world) > secs(11) { request.fenced() } else { request };
-    // Often enough to appear in short histories.
+    // The interval is short enough for extensions to appear in short histories.
     let keep = AutoExtend::until_released().every(ms(100));
     let request = if kept { request.auto_extend(keep) } else { request };
     let request = in_mode(request, mode);
@@ -308,7 +308,7 @@ fn heal(world: &mut World, node: usize) {
     world.resume(node);
 }
 
-/// All clients release, every node is healthy, and enough time passes for all owed undos.
+/// Lets all clients release, makes every node healthy, and runs until no undo can be owed.
 fn quiesce(world: &mut World) {
     for node in 0..NODES {
         heal(world, node);
@@ -321,7 +321,8 @@ fn quiesce(world: &mut World) {
     world.run(secs(5));
 }
 
-/// When all is quiet, whoever observes knows who leads and in which term. Ends them all.
+/// Checks that every observer knows the leader and its term once all is quiet, and ends the
+/// observers.
 fn sees_the_truth(world: &mut World) {
     world.run(secs(if world.observers.is_empty() { 0 } else { 10 }));
     for (client, id, key) in std::mem::take(&mut world.observers) {
@@ -337,7 +338,7 @@ fn sees_the_truth(world: &mut World) {
     }
 }
 
-/// Each lock has ended once.
+/// Checks that each lock has ended once.
 fn is_over(world: &World) {
     for (at, client) in world.clients.iter().enumerate() {
         for lock in &client.locks {
@@ -347,7 +348,7 @@ fn is_over(world: &World) {
     is_counted(world);
 }
 
-/// The counts are consistent: each acquisition and each grant ended once.
+/// Checks that the counts are consistent: each acquisition and each grant ended once.
 fn is_counted(world: &World) {
     for client in &world.clients {
         let counted = client.core.metrics();
@@ -366,7 +367,7 @@ fn is_counted(world: &World) {
     }
 }
 
-/// In addition, each request that may have left a key is followed by its undo.
+/// Checks in addition that each request that may have left a key was followed by its undo.
 fn is_settled(world: &World) {
     is_over(world);
     let place = |wanted: &dyn Fn(&Ran) -> bool| {
@@ -390,7 +391,7 @@ fn is_settled(world: &World) {
     }
 }
 
-/// No key of ours is left, no state, and no push link.
+/// Checks that none of our keys, no state and no push link is left.
 fn is_empty(world: &mut World) {
     for key in [KEYS[0], KEYS[1], b"redbolt:until:job", b"redbolt:until:other"] {
         assert_eq!(world.holders(key), [false; NODES]);
@@ -403,8 +404,8 @@ fn is_empty(world: &mut World) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// With nodes that keep their memory: at most one holder at every instant and a quorum behind
-    /// it (both watched by the world), one end for each lock, an undo for each request, and nothing
+    /// With nodes that keep their data: at most one holder at every instant and a quorum behind it
+    /// (both checked by the world), one end for each lock, an undo for each request, and nothing
     /// left.
     #[test]
     fn random_histories_are_safe_and_leave_nothing(
@@ -422,10 +423,10 @@ proptest! {
         is_empty(&mut world);
     }
 
-    /// However often nodes lose their memory, one after another or all at once: no client gets a
-    /// lock that another still holds.
+    /// However often nodes lose their data, one after another or all at once, no client gets a lock
+    /// that another still holds.
     #[test]
-    fn there_is_one_holder_whatever_nodes_forget(steps in steps_that_forget()) {
+    fn there_is_one_holder_even_if_nodes_lose_their_data(steps in steps_that_forget()) {
         let mut world = World::with(NODES, CLIENTS, |settings| settings.max_ttl = secs(1)).forgetful();
         for step in &steps {
             apply(&mut world, step);
@@ -434,7 +435,8 @@ proptest! {
         sees_the_truth(&mut world);
         is_over(&world);
         world.free_ghosts();
-        // What is marked for those who wait outlives its holder by 8 s, and a ghost can mark it anew.
+        // A key that is marked for waiters outlives its holder by 8 s, and a ghost can mark it
+        // again.
         world.run(secs(20));
         is_empty(&mut world);
     }
@@ -462,7 +464,7 @@ proptest! {
         is_empty(&mut world);
     }
 
-    /// The wall clock and extra calls of `timeout` change nothing but leases.
+    /// Changes of the wall clock and extra calls of `timeout` affect only leases.
     #[test]
     fn calls_in_between_change_nothing(steps in steps(), seed: u64) {
         let trace = |nagging| {
@@ -557,7 +559,7 @@ enum Call {
     },
 }
 
-/// Whole handshakes of a few servers.
+/// Returns whole handshakes of a few servers.
 fn handshakes(restart_guard: RestartGuard) -> impl Strategy<Value = Vec<u8>> {
     let flights: Vec<_> = (1..=NODES).map(|run| Abused::flight(restart_guard, run)).collect();
     prop::sample::select(flights)
@@ -661,7 +663,7 @@ fn calls(restart_guard: RestartGuard) -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..80)
 }
 
-/// A core with a random driver. It calls the core directly wherever the order matters.
+/// A core with a random driver, which calls the core directly if the order matters.
 struct Abused {
     core: Core,
     links: Vec<LinkId>,
@@ -695,7 +697,7 @@ impl Abused {
         Self { core, links, now, locks, records, observers, ends, valid }
     }
 
-    /// All nodes are connected, and can vote.
+    /// Returns a core whose nodes are connected and can vote.
     fn warm(restart_guard: RestartGuard) -> Self {
         Self::with(restart_guard).connected()
     }
@@ -709,7 +711,7 @@ impl Abused {
         self
     }
 
-    /// A lock waits outside the queue, and a node notifies it.
+    /// Returns a core with a lock that waits outside the queue and is notified by a node.
     fn reported() -> Self {
         let mut reported = Self::who_waits(RestartGuard::Off, WakeStrategy::Lead).connected();
         let mode = LockMode::Exclusive;
@@ -728,7 +730,7 @@ impl Abused {
         reported
     }
 
-    /// The replies of a server process to the whole handshake of a command link.
+    /// Returns the replies of a server process to the whole handshake of a command link.
     fn flight(restart_guard: RestartGuard, run: usize) -> Vec<u8> {
         let mut cold = Self::with(restart_guard);
         cold.call(&Call::OpenAll);
@@ -741,7 +743,7 @@ impl Abused {
         self.call(&Call::Bytes { link, bytes });
     }
 
-    /// The replies to all requests so far, which are a handshake.
+    /// Returns the replies to all requests so far, which are a handshake.
     fn answers(&mut self, link: usize, run: usize) -> Vec<u8> {
         let run_id = format!("{run:040}");
         let restart_guard = Some(format!("{run_id}:30000:3:0").into_bytes());
@@ -817,7 +819,7 @@ impl Abused {
         self.look();
     }
 
-    /// Earlier events of the lock are handled first.
+    /// Detaches a lock, after its earlier events have been handled.
     fn detach(&mut self, which: usize) {
         self.drain();
         let Some(&id) = self.locks.iter().rev().nth(which) else { return };
@@ -833,7 +835,7 @@ impl Abused {
         self.locks.extend(self.core.attach(&detached, self.now));
     }
 
-    /// One of the links known so far.
+    /// Returns one of the links known so far.
     fn link(&self, at: usize) -> LinkId {
         self.links[at % self.links.len()]
     }
@@ -865,7 +867,7 @@ impl Abused {
         }
     }
 
-    /// No reply prolongs a validity, except in a reported extension.
+    /// Checks that no reply prolongs a validity, except in a reported extension.
     fn look(&mut self) {
         let by_boot = ClockReading { boot: self.now.boot, wall: Timestamp(0) };
         let leases: Vec<_> = self
@@ -898,8 +900,8 @@ proptest! {
     }
 }
 
-/// Random input proves nothing if it never gets far: once the handshake had changed and these
-/// replies had not.
+/// Random input that never gets far proves nothing. That happened once, when the handshake had
+/// changed and these replies had not.
 #[test]
 fn random_drivers_and_bytes_get_as_far_as_a_grant() {
     let (mut runner, calls) = (TestRunner::deterministic(), calls(RestartGuard::On));
@@ -912,7 +914,8 @@ fn random_drivers_and_bytes_get_as_far_as_a_grant() {
     assert!(granted >= 10, "{granted} of 200");
 }
 
-/// The same of histories: they get to readers beside readers, to permits beside permits, and to both changes of a mode.
+/// The histories reach several readers at once, several permits at once, and both changes of a
+/// mode.
 #[test]
 fn random_histories_get_as_far_as_holders_of_every_kind() {
     let (mut runner, steps) = (TestRunner::deterministic(), steps());
@@ -937,8 +940,8 @@ fn random_histories_get_as_far_as_holders_of_every_kind() {
     assert!(seen.iter().all(|&seen| seen >= 4), "{seen:?} of 400");
 }
 
-/// Found by chance: a pause was to end with a key that had already expired when the attempt was
-/// seen to have failed.
+/// Random testing found this: a pause was to end with a key that had already expired when the
+/// failure of the attempt was noticed.
 #[test]
 fn an_attempt_that_is_noticed_late_leaves_no_timer_in_the_past() {
     let mut abused = Abused::reported();
@@ -964,7 +967,8 @@ fn an_attempt_that_is_noticed_late_leaves_no_timer_in_the_past() {
     }
 }
 
-/// Found by chance: the links are lost in the same timeout in which the next round is due.
+/// Random testing found this: the links are lost in the same timeout in which the next round is
+/// due.
 #[test]
 fn an_observer_of_nodes_that_are_gone_leaves_no_timer_in_the_past() {
     survives(Abused::with(RestartGuard::On), &[Call::Observe { key: 0 }]).unwrap();
@@ -995,7 +999,8 @@ fn survives(mut abused: Abused, calls: &[Call]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Found at random: a permit whose lease was over when its driver called, with a node to be asked again.
+/// Random testing found this: a permit whose lease had expired when its driver called, with a node
+/// that was to be asked again.
 #[test]
 fn a_late_driver_gets_no_time_in_the_past() {
     let of = Kind { long: false, fenced: false, kept: false, mode: LockMode::Exclusive };

@@ -16,7 +16,7 @@ use crate::world::{Accept, GUARD, World, Written, bulk, error, ms, secs};
 const QUARANTINED: Option<Vote> = Some(Vote::Fail(Cause::Quarantined));
 const MAX_TTL: Duration = secs(30);
 
-/// One node with a delay, whose restart guard was altered before the client connected.
+/// Returns a node with a delay, whose restart guard was altered before the client connected.
 fn met(spoil: impl FnOnce(&mut World)) -> World {
     let mut world = World::with(1, 1, |_| {}).forgetful();
     spoil(&mut world);
@@ -27,8 +27,8 @@ fn many() -> LockRequest<'static> {
     LockRequest::new(b"job").and(b"other")
 }
 
-/// Every kind of lock request. The restart guard is checked behind the first, and inside the
-/// scripts of the others.
+/// Returns every kind of lock request. The restart guard is checked behind the first, and inside
+/// the scripts of the others.
 fn asks() -> [LockRequest<'static>; 4] {
     [LockRequest::new(b"job"), many(), LockRequest::new(b"job").fenced(), many().fenced()]
 }
@@ -40,10 +40,10 @@ fn request(world: &mut World, request: &LockRequest<'_>) -> LockId {
 
 fn words(world: &World, node: usize) -> String {
     let words = world.clients[0].core.detail(world.node(node), Cause::Quarantined);
-    words.expect("the refusal says why the node does not vote")
+    words.expect("the refusal names the cause")
 }
 
-/// This node grants no request, and no key is left there.
+/// Checks that this node grants no request, and that no key is left there.
 fn does_not_vote(world: &mut World) {
     for kind in asks() {
         let id = request(world, &kind);
@@ -52,7 +52,7 @@ fn does_not_vote(world: &mut World) {
     }
 }
 
-/// When a node votes again, in ms from now.
+/// Returns when a node votes again, in ms from now.
 fn votes_after(world: &mut World) -> u64 {
     let (begun, node) = (world.boot, world.node(0));
     world.run_until(secs(100), |world| world.core().node_state(node) == NodeState::Ready);
@@ -82,7 +82,7 @@ fn first_contact_is_one_flight_and_its_grant_counts() {
 }
 
 #[test]
-fn a_later_ask_is_checked_behind_itself_or_by_its_script() {
+fn a_later_request_is_checked_behind_itself_or_by_its_script() {
     let runs: [&[&str]; 4] = [&["ask", "check"], &["ask"], &["ask"], &["ask sha"]];
     let mut world = World::new(1).warm();
     for (kind, expected) in asks().iter().zip(runs) {
@@ -170,7 +170,7 @@ fn other_database(world: &mut World) {
 
 /// Its PTTL alone would let the node vote.
 #[test]
-fn a_restart_guard_of_another_run_or_database_is_enrolled_anew() {
+fn a_restart_guard_of_another_run_or_database_is_enrolled_again() {
     for spoil in [other_run, other_database, |world: &mut World| world.flush(0)] {
         for kind in asks() {
             let mut world = met(spoil);
@@ -241,7 +241,7 @@ fn an_altered_restart_guard_is_for_an_operator_and_nothing_is_written() {
 
 /// The longer quarantine of clients with a larger `max_ttl` is respected, however long.
 #[test]
-fn a_quarantine_lasts_as_long_as_the_restart_guard_says() {
+fn a_quarantine_lasts_until_the_time_in_the_restart_guard() {
     let mut world = met(|world| {
         let value = world.own_restart_guard(0, 0);
         world.set_restart_guard(0, &value, BIG_MS + 75_000);
@@ -285,7 +285,7 @@ fn a_restart_guard_that_changed_since_it_was_read_is_read_again() {
     }
 }
 
-// Memory lost without losing the connection.
+// Data lost without losing the connection.
 
 /// Writes the first client's flight to the only node, up to the command that begins with these
 /// bytes.
@@ -320,7 +320,7 @@ fn grant_is_undone(world: &mut World, id: LockId) {
 }
 
 #[test]
-fn a_flush_between_two_asks_is_seen_behind_the_second() {
+fn a_flush_between_two_requests_is_seen_behind_the_second() {
     for kind in asks() {
         let mut world = World::new(3).warm().forgetful();
         let held = world.lock(b"held", secs(20));
@@ -342,7 +342,7 @@ fn a_flush_between_two_asks_is_seen_behind_the_second() {
 }
 
 #[test]
-fn a_flush_between_the_ask_and_its_check_is_seen() {
+fn a_flush_between_the_request_and_its_check_is_seen() {
     let mut world = World::new(1).warm();
     let id = set_job(&mut world);
     write_up_to(&mut world, BEHIND);
@@ -352,7 +352,7 @@ fn a_flush_between_the_ask_and_its_check_is_seen() {
 }
 
 #[test]
-fn a_flush_before_the_ask_is_seen_behind_it() {
+fn a_flush_before_the_request_is_seen_behind_it() {
     let mut world = World::new(1).warm();
     world.flush(0);
     let id = set_job(&mut world);
@@ -362,8 +362,8 @@ fn a_flush_before_the_ask_is_seen_behind_it() {
     grant_is_undone(&mut world, id);
 }
 
-/// At first contact the guard's value is read before the request, and its TTL once more behind it:
-/// even if another client enrols the node in between, the check shows the quarantine.
+/// At first contact the guard's value is read before the request, and its TTL again behind it: even
+/// if another client enrols the node in between, the check shows the quarantine.
 #[test]
 fn a_flush_behind_the_value_that_was_read_is_seen() {
     for others_enrol in [false, true] {
@@ -388,10 +388,10 @@ fn a_flush_behind_the_value_that_was_read_is_seen() {
     }
 }
 
-/// Row 49 of the model: a late request sets a key on a flushed node. The key is extended there, but
-/// the grant never counted.
+/// In row 49 of the model, a late request sets a key on a flushed node. The key is extended there,
+/// but the grant never counted.
 #[test]
-fn an_extension_counts_only_where_the_grant_did() {
+fn an_extension_counts_only_on_nodes_whose_grant_did() {
     let mut world = World::new(3).warm().forgetful();
     world.servers[2].delay = ms(20).as_nanos() as u64;
     let id = world.lock(b"job", secs(10));
@@ -402,7 +402,7 @@ fn an_extension_counts_only_where_the_grant_did() {
     world.extend(id, secs(20));
     world.run(ms(45));
     assert_eq!(world.ran(2)[..3], ["ask", "check", "extend"], "the extension found the key");
-    assert!(!world.outcomes(id).contains(&Event::Extended(id)), "one of three is no quorum");
+    assert!(!world.outcomes(id).contains(&Event::Extended(id)), "one of three is not a quorum");
     world.run(ms(100));
     assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::NotExtended(..)]));
     assert_eq!(world.holders(b"job"), [true, true, false]);
@@ -426,9 +426,9 @@ fn a_lock_held_while_its_node_is_quarantined_is_extended_and_released() {
     assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined));
 }
 
-/// For exactly as long as the forgotten lock can live.
+/// The lock is refused for exactly as long as the forgotten lock can live.
 #[test]
-fn a_lock_that_two_nodes_forgot_is_granted_to_nobody_else() {
+fn a_lock_that_two_nodes_forgot_is_granted_to_no_other_client() {
     for memory in ["lost", "kept", "stale"] {
         let mut world = World::with(3, 2, |_| {}).warm().forgetful();
         let before = [0, 1].map(|node| world.servers[node].store.snapshot());
@@ -503,15 +503,15 @@ fn a_check_that_fails_once_costs_one_vote() {
     assert_eq!(world.count("enrol"), 0);
 }
 
-/// It says nothing of the restart guard, and the node is asked again.
+/// The error does not concern the restart guard, so the node is asked again.
 #[test]
-fn an_error_to_everything_keeps_nobody_from_voting() {
+fn an_error_in_reply_to_everything_causes_no_quarantine() {
     let mut world = World::new(1).warm();
     world.answer(0, |_| error("BUSY Redis is busy running a script."));
     let id = world.lock(b"job", secs(10));
     assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::Busy)));
     assert_eq!(world.state(0), NodeState::Ready);
-    // One to the ask alone hides no news.
+    // An error in reply to the request alone does not hide a missing restart guard.
     world.answer(0, |args| (args[0] == b"SET").then(|| error("BUSY busy")).flatten());
     world.delete(0, GUARD);
     world.lock(b"job", secs(10));
@@ -519,7 +519,7 @@ fn an_error_to_everything_keeps_nobody_from_voting() {
 }
 
 #[test]
-fn a_node_whose_acl_forbids_a_check_is_no_voter() {
+fn a_node_whose_acl_forbids_a_check_does_not_vote() {
     for command in [&b"GET"[..], b"PTTL", b"INFO", b"EVAL"] {
         let mut world = World::new(1).unguarded();
         world.answer(0, move |args| {
@@ -562,7 +562,7 @@ fn an_operator_can_vouch_for_what_a_node_keeps_but_not_for_what_it_lost() {
 }
 
 #[test]
-fn a_marker_is_enough_where_info_is_forbidden_and_that_is_accepted() {
+fn a_marker_is_enough_if_info_is_forbidden_and_the_operator_accepts_it() {
     for (restart_trust, votes) in [
         (RestartTrust::Strict, false),
         (RestartTrust::Durable, false),
@@ -602,7 +602,7 @@ fn without_the_restart_guard_none_is_read_or_written() {
     assert_eq!(world.core().restart_guard_state(node), RestartGuardState::Off);
 }
 
-/// Even if a node sends an answer about it.
+/// A node sends an answer about it all the same.
 #[test]
 fn without_the_restart_guard_an_answer_about_one_is_unexpected() {
     let mut world = World::with(1, 1, |settings| settings.restart_guard = RestartGuard::Off).warm();
@@ -644,7 +644,7 @@ fn restart_guards(world: &mut World) -> Vec<(String, i64)> {
 }
 
 #[test]
-fn new_nodes_vote_at_once_if_an_operator_says_so() {
+fn new_nodes_vote_at_once_if_an_operator_declares_them_new() {
     for setup in [Setup::Init, Setup::IfNew] {
         let mut world = fresh(setup);
         assert!(!world.core().has_set_up());
@@ -718,7 +718,7 @@ fn init_can_follow_a_first_contact() {
     assert!(world.clients[init].outcomes(id).contains(&Event::Granted(id)));
 }
 
-/// While one of them votes, locks may be held that the others have forgotten.
+/// While one node votes, it may have locks that the others have forgotten.
 #[test]
 fn init_does_not_end_the_quarantine_of_a_set_in_use() {
     let mut world = World::new(3).warm().forgetful();
@@ -796,7 +796,7 @@ fn unless_all_are_new_the_others_are_quarantined() {
     }
 }
 
-/// Memory that is lost later was not new.
+/// A node whose data is lost later is not new.
 #[test]
 fn a_set_is_new_once() {
     let mut world = fresh(Setup::IfNew).warm();
@@ -815,10 +815,10 @@ fn a_set_is_new_once() {
     }
 }
 
-/// A change gives the set other limits: no node votes before every lock under either limit is over,
-/// and no client continues with a guard that it has read before.
+/// A change gives the set other limits: no node votes before every lock under either limit has
+/// expired, and no client continues with a guard that it has read before.
 #[test]
-fn a_change_quarantines_for_the_larger_limit_and_drops_the_others() {
+fn a_change_quarantines_for_the_larger_limit_and_disconnects_clients() {
     for (old, new) in [(60, 30), (20, 30)] {
         let mut world =
             World::with(3, 1, |settings| settings.max_ttl = secs(old)).warm().forgetful();
@@ -984,7 +984,7 @@ fn a_restart_guard_can_be_asked_about() {
     assert_eq!(restart_guard_state(&world), RestartGuardState::Found(limits));
 }
 
-/// There, nothing ends with time.
+/// With a read-only client, no quarantine passes, because none was written.
 #[test]
 fn an_inspection_reports_what_was_found_and_no_quarantine() {
     let mut world = World::with(1, 1, setting_up(Setup::ReadOnly)).unguarded();
@@ -993,7 +993,7 @@ fn an_inspection_reports_what_was_found_and_no_quarantine() {
     assert_eq!(world.core().restart_guard_state(node), RestartGuardState::Found(found));
 }
 
-/// The enrolment of the last node is answered like this. A lock is held there.
+/// Returns a lock that is held on a node whose enrolment is answered with this error.
 fn not_enrolled(answer: &'static str) -> (World, LockId) {
     let mut world = World::new(3).warm().forgetful();
     let held = world.lock(b"held", secs(20));
@@ -1007,7 +1007,7 @@ fn not_enrolled(answer: &'static str) -> (World, LockId) {
 }
 
 #[test]
-fn a_node_that_cannot_be_enrolled_for_now_goes_on_with_what_needs_no_vote() {
+fn a_node_that_cannot_be_enrolled_yet_still_extends_held_locks() {
     let (mut world, held) = not_enrolled("MISCONF Redis is configured to save RDB snapshots");
     assert_eq!(world.state(2), NodeState::Down(Cause::DiskTrouble));
     world.extend(held, secs(20));
@@ -1019,7 +1019,7 @@ fn a_node_that_cannot_be_enrolled_for_now_goes_on_with_what_needs_no_vote() {
 }
 
 #[test]
-fn a_node_that_became_a_replica_before_it_was_enrolled_says_so() {
+fn a_node_that_became_a_replica_before_its_enrolment_is_reported() {
     let (mut world, _) = not_enrolled("READONLY You can't write against a read only replica.");
     world.answer(2, |args| match args {
         [b"EVAL", _, _, GUARD, ..] => {
@@ -1039,7 +1039,7 @@ fn a_grant_whose_check_is_lost_does_not_count_and_is_undone() {
     let id = set_job(&mut world);
     write_up_to(&mut world, BEHIND);
     assert_eq!(world.holders(b"job"), [true]);
-    assert_eq!(world.outcomes(id), [], "half of an answer is no answer");
+    assert_eq!(world.outcomes(id), [], "half an answer does not count");
     world.cut(0, 0, Written::Runs);
     assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::ConnectionReset)));
     world.servers[0].window = usize::MAX;
@@ -1053,7 +1053,7 @@ fn a_grant_whose_check_is_lost_does_not_count_and_is_undone() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// A node behind a proxy that sends every other command to another server.
+/// A proxy sends every other command to another server.
 #[test]
 fn a_restart_guard_that_is_never_ours_is_not_enrolled_at_wire_speed() {
     let mut world = World::new(1);
@@ -1067,9 +1067,9 @@ fn a_restart_guard_that_is_never_ours_is_not_enrolled_at_wire_speed() {
     assert!((1..=100).contains(&enrols), "{enrols} enrolments in a second");
 }
 
-/// A key does not count whose grant was lost: nobody knows what the restart guard said.
+/// The grant was lost, so it is not known what the restart guard was at that time.
 #[test]
-fn an_extension_does_not_count_where_the_grant_was_not_received() {
+fn an_extension_does_not_count_on_a_node_whose_grant_was_not_received() {
     let mut world = World::new(3).warm();
     world.servers[2].delay = ms(20).as_nanos() as u64;
     let id = world.lock(b"job", secs(10));
@@ -1099,7 +1099,7 @@ fn an_extension_does_not_count_where_the_grant_was_not_received() {
 /// No script answers that the restart guard refuses the vote, together with a TTL that lets the
 /// node vote.
 #[test]
-fn a_guard_reply_of_a_node_that_votes_is_no_answer() {
+fn a_script_reply_with_the_guard_of_a_voting_node_is_rejected() {
     for pttl in ["5", "126144000000", "many", ""] {
         let mut world = World::new(1).warm();
         world.answer(0, move |args| {
@@ -1137,8 +1137,8 @@ fn a_node_is_not_enrolled_while_it_is_being_read() {
     }
 }
 
-/// Once a check has missed the guard, no later value counts on this connection, whatever its TTL,
-/// until the guard has been read again.
+/// Once a check has missed the guard, no later value counts on this connection, with any TTL, until
+/// the guard has been read again.
 #[test]
 fn after_a_miss_nothing_counts_on_this_connection_until_the_restart_guard_was_read_again() {
     for replies in [["+OK", ":-2", "+OK", ":60000"], ["+OK", ":126144000001", "+OK", ":60000"]] {
@@ -1162,13 +1162,12 @@ fn after_a_miss_nothing_counts_on_this_connection_until_the_restart_guard_was_re
 
 // Clocks.
 
-/// A node's clock is set forward by this much, with all its keys.
+/// Sets a node's clock forward by this much, so that all its keys age.
 fn step(world: &mut World, node: usize, seconds: i64) {
     world.servers[node].ahead += seconds * 1_000_000;
 }
 
-/// A holder on the first two nodes of three, and a second client that knows the nodes and cannot
-/// reach the second one.
+/// Returns a holder on the first two nodes of three, and a second client that knows the nodes.
 fn bare_quorum() -> (World, LockId) {
     let mut world = World::with(3, 2, |_| {}).warm().forgetful();
     world.set(2, b"job", b"theirs", 100);
@@ -1179,7 +1178,7 @@ fn bare_quorum() -> (World, LockId) {
 }
 
 #[test]
-fn a_node_whose_clock_was_set_forward_does_not_vote_for_whoever_knows_it() {
+fn a_node_whose_clock_was_set_forward_does_not_vote_for_clients_that_know_it() {
     let (mut world, id) = bare_quorum();
     step(&mut world, 0, 10);
     let request = LockRequest::new(b"job").ttl(secs(1));
@@ -1188,7 +1187,7 @@ fn a_node_whose_clock_was_set_forward_does_not_vote_for_whoever_knows_it() {
     let node = world.node(0);
     let words = world.clients[1].core.detail(node, Cause::Quarantined).unwrap();
     assert!(words.contains("its clock was set forward"), "{words}");
-    // Until every lock that the node may have ended early is over.
+    // By then, every lock that the node may have ended early has expired.
     world.run(secs(12));
     assert!(world.remaining(id).is_zero());
     let theirs = world.acquire(1, &request, &[b"job"]);
@@ -1198,7 +1197,7 @@ fn a_node_whose_clock_was_set_forward_does_not_vote_for_whoever_knows_it() {
     assert_eq!(world.clients[1].core.node_state(node), NodeState::Ready);
 }
 
-/// The control: a client that has never read the node's guard cannot notice.
+/// As a control, a client that has never read the node's guard cannot notice.
 #[test]
 fn a_clock_that_was_set_before_the_first_read_goes_unseen() {
     let (mut world, id) = bare_quorum();
@@ -1221,7 +1220,7 @@ fn a_clock_that_was_set_before_the_first_read_goes_unseen() {
     panic!("{:?}", world.clients[newcomer].core.votes(theirs));
 }
 
-/// The client's own clock stood still, so all nodes seem ahead: none may be kept from voting.
+/// The client's own clock stood still, so all nodes seem ahead, and none may be kept from voting.
 #[test]
 fn a_client_whose_clock_stood_still_doubts_no_node() {
     for nodes in [1, 3, 5] {
@@ -1239,10 +1238,10 @@ fn a_client_whose_clock_stood_still_doubts_no_node() {
     }
 }
 
-/// A difference within the drift is no step. A backward step and the end of a quarantine do not
+/// A difference within the drift is not a step. A backward step and the end of a quarantine do not
 /// count either.
 #[test]
-fn other_differences_of_clocks_are_no_step_forward() {
+fn other_differences_of_clocks_are_not_taken_for_a_step_forward() {
     let mut world = World::new(3).warm();
     let pair = |world: &mut World| {
         let id = world.lock(b"job", secs(1));
@@ -1275,7 +1274,7 @@ fn a_quarantine_does_not_end_by_a_step_of_the_clock() {
     assert_eq!(world.state(0), NodeState::Ready);
 }
 
-/// Until the doubt is over: not as fast as it answers.
+/// While it is doubted, the node is not read as fast as it answers.
 #[test]
 fn a_node_whose_clock_was_set_forward_is_read_once_a_second() {
     let mut world = World::new(3).warm().forgetful();

@@ -4,7 +4,8 @@ use redbolt::proto::{Event, LockRequest};
 
 use crate::world::{World, Written, error, ms, secs};
 
-/// All scripts have run once on all connections; then every node forgot them.
+/// Returns a world in which all scripts have run once on all connections, and then every node
+/// forgot them.
 fn flushed(nodes: usize) -> World {
     let mut world = World::new(nodes).warm();
     let many = LockRequest::new(b"warm").and(b"up").ttl(secs(10));
@@ -45,7 +46,7 @@ fn an_extension_is_sent_again_by_its_text() {
 }
 
 #[test]
-fn an_ask_for_many_keys_is_sent_again_within_its_attempt() {
+fn a_request_for_many_keys_is_sent_again_within_its_attempt() {
     let mut world = flushed(3);
     let request = LockRequest::new(b"a").and(b"b").ttl(secs(10));
     let id = world.acquire(0, &request, &[b"a", b"b"]);
@@ -54,7 +55,7 @@ fn an_ask_for_many_keys_is_sent_again_within_its_attempt() {
 }
 
 #[test]
-fn an_ask_whose_attempt_has_ended_is_not() {
+fn a_request_whose_attempt_has_ended_is_not_sent_again() {
     let mut world = flushed(3);
     for server in &mut world.servers {
         server.delay = ms(60).as_nanos() as u64;
@@ -68,7 +69,7 @@ fn an_ask_whose_attempt_has_ended_is_not() {
 }
 
 #[test]
-fn an_extension_of_an_ended_round_is_not() {
+fn an_extension_of_an_ended_round_is_not_sent_again() {
     let mut world = flushed(3);
     let id = world.lock(b"job", secs(10));
     for server in &mut world.servers {
@@ -113,7 +114,7 @@ fn several_pending_requests_are_all_sent_again() {
 
 /// A node that does not even accept a script's text must not be asked at wire speed.
 #[test]
-fn a_node_that_never_knows_a_script_is_asked_with_pauses() {
+fn a_node_that_never_accepts_a_script_is_asked_with_pauses() {
     let mut world = World::new(1).warm();
     world.servers[0].delay = ms(1).as_nanos() as u64;
     world.answer(0, |args| args[0].starts_with(b"EVAL").then(|| error("NOSCRIPT none")).flatten());
@@ -134,7 +135,7 @@ fn a_node_that_never_knows_a_script_is_asked_with_pauses() {
 }
 
 #[test]
-fn an_ask_that_is_no_script_is_not_sent_again() {
+fn a_request_without_a_script_is_not_sent_again() {
     let mut world = World::new(1).warm();
     world.answer(0, |args| (args[0] == b"SET").then(|| error("NOSCRIPT what")).flatten());
     let id = world.lock(b"job", secs(10));

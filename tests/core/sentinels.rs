@@ -1,5 +1,5 @@
-//! Nodes with sentinels: what counts on a replica that was promoted, as long as it does not vote. The old master may
-//! still vote for other clients meanwhile.
+//! Nodes with sentinels: which replies count on a promoted replica while it does not vote. The old
+//! master may still vote for other clients meanwhile.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::world::{World, Written, ms, secs};
 
 const JOB: &[u8] = b"job";
 
-/// The first of these nodes has sentinels.
+/// Returns a world in which the first of these nodes has sentinels.
 fn watched(nodes: usize) -> World {
     watched_with(nodes, |_| {})
 }
@@ -26,7 +26,8 @@ fn watched_with(nodes: usize, set: impl Fn(&mut Settings)) -> World {
     World::with(nodes, 1, settings).warm()
 }
 
-/// A replica with all keys of the first node takes its place, and the client is connected to it within 100 ms.
+/// Replaces the first node by a replica with all its keys, to which the client connects within 100
+/// ms.
 fn fail_over(world: &mut World) {
     let keys = world.servers[0].store.snapshot();
     world.restart(0, Memory::Stale(keys));
@@ -34,7 +35,7 @@ fn fail_over(world: &mut World) {
     assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined));
 }
 
-/// Whether an extension of the lock succeeds at once.
+/// Returns `true` if an extension of the lock succeeds at once.
 fn extends(world: &mut World, ttl: Duration) -> bool {
     let id = world.clients[0].locks[0].id;
     let before = world.outcomes(id).len();
@@ -65,7 +66,7 @@ fn a_lock_survives_a_failover_if_the_old_master_keeps_it_longer_than_sentinels_a
     assert_eq!(world.core().state(id), LockState::Held);
 }
 
-/// The old master votes on for 5 s, for clients whose sentinels have not named the new one.
+/// The old master votes for another 5 s, for clients whose sentinels have not named the new one.
 #[test]
 fn a_short_lock_ends_with_a_failover_of_its_only_node() {
     let mut world = watched(1);
@@ -77,7 +78,8 @@ fn a_short_lock_ends_with_a_failover_of_its_only_node() {
     assert_eq!(world.outcomes(id).last(), Some(&Event::Lost(id, LossCause::Expired)));
 }
 
-/// 5 s, and a hundredth of that and 2 ms for clocks that differ; of the TTL the same is taken off.
+/// The limit is 5 s, and 1 % of that and 2 ms for clocks that differ; the same drift is taken off
+/// the TTL.
 #[test]
 fn a_lock_must_be_kept_for_5_s_from_the_connection_to_the_new_master() {
     for (held, counts) in [(4_846, false), (4_845, true)] {
@@ -106,9 +108,9 @@ fn an_extension_that_did_not_count_is_not_remembered() {
     }
 }
 
-/// A virtual machine that was stopped: only the wall clock shows it.
+/// The virtual machine was stopped, which only the wall clock shows.
 #[test]
-fn a_lock_is_kept_for_what_either_clock_says() {
+fn the_earlier_of_both_clocks_limits_how_long_a_lock_is_kept() {
     let mut world = watched(1);
     world.lock(JOB, secs(10));
     world.wall_ahead += secs(6).as_nanos() as i64;
@@ -141,7 +143,8 @@ fn a_short_lock_on_three_nodes_survives_a_failover_of_one() {
     assert_eq!(world.outcomes(id).last(), Some(&Event::Extended(id)), "now it counts");
 }
 
-/// The old master's counter is as low as before, and it may grant to another client, with a smaller token.
+/// The old master's counter is as low as before, and it may grant to another client, with a smaller
+/// token.
 #[test]
 fn a_fencing_token_is_not_confirmed_by_a_promoted_replica_that_does_not_vote() {
     for is_watched in [false, true] {
@@ -170,9 +173,9 @@ fn a_fencing_token_is_not_confirmed_by_a_promoted_replica_that_does_not_vote() {
     }
 }
 
-/// It has its master's restart guard, and may lack what that has synced.
+/// The replica has its master's restart guard, but may lack writes that the master has synced.
 #[test]
-fn a_promoted_replica_is_quarantined_also_if_restarts_are_said_to_lose_nothing() {
+fn a_promoted_replica_is_quarantined_even_if_declared_durable() {
     for (has_sentinels, votes) in [(false, true), (true, false)] {
         let mut world = watched_with(1, |settings| {
             settings.nodes[0].has_sentinels = has_sentinels;

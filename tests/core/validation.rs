@@ -1,4 +1,4 @@
-//! What a core refuses at once, and what it never shows.
+//! The requests that a core refuses at once, and the secrets that it never shows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn ttls_have_bounds() {
 
 /// Redis counts whole milliseconds: a lease must not rely on the rest.
 #[test]
-fn a_ttl_is_worth_whole_milliseconds() {
+fn a_ttl_counts_in_whole_milliseconds() {
     let mut world = World::new(1).warm();
     let id = world.lock(b"job", Duration::from_micros(100_999));
     assert_eq!(world.remaining(id), ms(100) - ms(3));
@@ -111,7 +111,7 @@ fn no_token_and_no_password_is_ever_shown() {
     });
     world.servers[2].store.require_password("sesame");
     world.set(0, b"other", b"theirs", 60_000);
-    // A server that echoes its arguments, as servers do for unknown commands.
+    // The server echoes its arguments, as servers do for unknown commands.
     world.answer(1, |args| {
         let echo: String = args.iter().map(|arg| format!("'{}' ", arg.escape_ascii())).collect();
         let text = format!("ERR unknown command, {echo}");
@@ -160,7 +160,7 @@ fn entropy_is_drawn_in_large_portions() {
         bytes.fill(7);
         counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     });
-    // Together with the entropy that the core drew for itself.
+    // This includes the entropy that the core drew for itself.
     for at in 0..63u8 {
         core.acquire(&LockRequest::new(&[at]), Default::default()).unwrap();
     }

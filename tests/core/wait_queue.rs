@@ -1,5 +1,5 @@
-//! Locks of one core that wait for the same resource: they form a queue, one sends requests at a
-//! time, and a release hands on to the next.
+//! Locks of one core that wait for the same resource form a queue: one sends requests at a time,
+//! and a release lets the next one ask.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use redbolt_node::model::Denial;
 
 use crate::world::{World, Written, error, ms, secs};
 
-/// Pauses so long that a test sees only what ends them early.
+/// Makes pauses long, so that a test sees only what ends them early.
 fn patient(settings: &mut Settings) {
     settings.retry_backoff = (secs(10), secs(10));
 }
 
-/// Three nodes, each 1 ms away.
+/// Returns three nodes, each 1 ms away.
 fn world() -> World {
     with(1)
 }
@@ -33,7 +33,7 @@ fn waits<'a>(keys: &[&'a [u8]]) -> LockRequest<'a> {
     request.wait(Wait::Forever)
 }
 
-/// Waits for these keys.
+/// Lets a lock wait for these keys.
 fn join(world: &mut World, client: usize, keys: &[&[u8]]) -> LockId {
     world.acquire(client, &waits(keys), keys)
 }
@@ -46,7 +46,7 @@ fn is_queued(world: &World, id: LockId) -> bool {
     world.clients[0].core.state(id) == LockState::Queued
 }
 
-/// The next lock to be granted, after the present holder releases.
+/// Releases the holder, and returns the lock that is granted next.
 fn next(world: &mut World, ids: &[LockId]) -> LockId {
     let held = |world: &World| {
         ids.iter().copied().find(|&id| world.clients[0].core.state(id) == LockState::Held)
@@ -55,7 +55,7 @@ fn next(world: &mut World, ids: &[LockId]) -> LockId {
     held(world).unwrap()
 }
 
-/// The kinds of commands that ran on a node, and when, in ms after `since`.
+/// Returns the kinds of commands that ran on a node, and when, in ms after `since`.
 fn history(world: &World, node: usize, since: u64) -> Vec<(&'static str, u64)> {
     let here = world.log.iter().filter(|ran| ran.node == node && ran.kind() != "check");
     let kind = |kind: &'static str| kind.trim_end_matches(" sha");
@@ -105,7 +105,7 @@ fn a_lock_that_does_not_wait_does_not_join_the_queue() {
 
 /// The undo and the next request are written together.
 #[test]
-fn a_release_hands_on_in_one_flight() {
+fn a_release_and_the_next_request_are_one_flight() {
     let mut world = world();
     let ids = waiters(&mut world, 3);
     world.run(ms(10));
@@ -172,10 +172,10 @@ fn a_loss_makes_room() {
     assert!(world.is_granted(second));
 }
 
-/// The lost lock's keys still exist, and are deleted when its holder releases: no node notifies us
-/// of our own changes.
+/// The lost lock's keys still exist, and are deleted when its holder releases. No node notifies us
+/// of changes that we made.
 #[test]
-fn letting_go_of_a_lost_lock_makes_room_at_once() {
+fn releasing_a_lost_lock_makes_room_at_once() {
     let mut world = world();
     let first = world.acquire(0, &waits(&[b"job"]).ttl(secs(20)), &[b"job"]);
     let second = join(&mut world, 0, &[b"job"]);
@@ -311,7 +311,7 @@ fn a_turn_at_the_deadline_comes_too_late() {
     assert_eq!(world.count("ask"), 3);
 }
 
-/// On a stack that is too small for a call per lock.
+/// The test runs on a stack that is too small for a call per lock.
 #[test]
 fn thousands_are_refused_one_after_the_other() {
     let refused = || {
@@ -350,7 +350,8 @@ fn thousands_run_out_of_time_at_once() {
 
 // Competition with other processes.
 
-/// Two locks of the first client, and one of another client that came after the first was granted.
+/// Returns two locks of the first client, and one of another client that came after the first was
+/// granted.
 fn contended() -> (World, [LockId; 2], LockId) {
     let mut world = with(3);
     let before = world.acquire(1, &LockRequest::new(b"job"), &[b"job"]);
@@ -378,7 +379,7 @@ fn a_released_lock_is_left_to_other_processes_for_a_moment() {
     assert!(world.is_granted(ids[1]), "afterwards the first client gets it again");
 }
 
-/// Somebody asked as the turn was left to it, and got one node of three.
+/// Another client asked when the turn was left to it, and got one node of three.
 #[test]
 fn a_lock_that_was_denied_by_one_node_is_left_to_other_processes_as_well() {
     let mut world = world();
@@ -387,11 +388,11 @@ fn a_lock_that_was_denied_by_one_node_is_left_to_other_processes_as_well() {
     world.run(ms(10));
     world.release(ids[0]);
     world.run(ms(10));
-    assert!(world.is_granted(ids[1]), "nobody was seen with it");
+    assert!(world.is_granted(ids[1]), "no other client was seen");
     let third = waiters(&mut world, 1)[0];
     world.release(ids[1]);
     world.run(ms(5));
-    assert!(!world.is_granted(third), "somebody was seen at the first node");
+    assert!(!world.is_granted(third), "another client was seen at the first node");
     world.run(ms(200));
     assert!(world.is_granted(third));
 }
@@ -443,7 +444,7 @@ fn after_a_second_without_rivals_there_is_no_pause_for_others() {
     assert!(world.is_granted(last));
 }
 
-/// Hands the lock round among all waiters, and returns the order of their clients.
+/// Passes the lock round among all waiters, and returns the order of their clients.
 fn rounds(world: &mut World, mut waiting: Vec<(usize, LockId)>) -> Vec<usize> {
     let mut order = Vec::new();
     while !waiting.is_empty() {
@@ -481,7 +482,7 @@ fn many_processes_with_many_waiters_leave_nothing() {
     }
 }
 
-/// The first client does not know of the others, because it was never denied.
+/// The first client has not noticed the others, because it was never denied.
 #[test]
 fn processes_that_know_of_one_another_take_turns() {
     let (mut world, waiting) = three_processes(15);
@@ -504,7 +505,7 @@ fn a_process_with_a_long_queue_lets_others_in() {
     assert!(waited < 300, "{waited} holds of 10 ms");
 }
 
-/// The nodes forbid the queue, or a lock on several resources is in none.
+/// The nodes forbid their queue, or the lock has several resources and cannot use it.
 #[test]
 fn a_process_with_many_locks_that_cannot_queue_on_the_nodes_lets_others_in() {
     for is_forbidden in [false, true] {
@@ -522,9 +523,9 @@ fn a_process_with_many_locks_that_cannot_queue_on_the_nodes_lets_others_in() {
     }
 }
 
-/// The place before it in the one queue is free, the other one is still occupied.
+/// The lock before it has left one of the queues, but not the other.
 #[test]
-fn it_sends_nothing_before_it_is_first_in_all_of_its_queues() {
+fn a_lock_sends_nothing_before_it_is_first_in_all_of_its_queues() {
     let mut world = world();
     world.foreign(b"a", &[60_000; 3]);
     world.foreign(b"b", &[60_000; 3]);

@@ -1,15 +1,15 @@
-//! Waiting: retries follow what the nodes say, never come at wire speed, and always end.
+//! Waiting: retries follow the nodes' answers, never come at wire speed, and always end.
 
 use redbolt::proto::{Event, LockId, LockRequest, RefusalReason, Settings, Wait, WakeStrategy};
 
 use crate::world::{Accept, World, Written, error, ms, secs};
 
-/// Pauses so long that a test sees only what ends them early.
+/// Makes pauses long, so that a test sees only what ends them early.
 fn patient(settings: &mut Settings) {
     settings.retry_backoff = (secs(10), secs(10));
 }
 
-/// When a node received requests, in ms since `since`.
+/// Returns when a node received requests, in ms since `since`.
 fn asked(world: &World, node: usize, since: u64) -> Vec<u64> {
     let requests = world.log.iter().filter(|ran| ran.node == node && ran.is_ask());
     requests.map(|ran| (ran.at - since) / 1_000_000).collect()
@@ -26,7 +26,7 @@ fn foreign(world: &mut World, ttls: &[u64]) {
 }
 
 #[test]
-fn a_key_without_end_is_asked_for_with_pauses_under_the_cap() {
+fn a_key_without_a_ttl_is_retried_with_pauses_under_the_cap() {
     let mut world = World::with(3, 1, |settings| settings.wake = WakeStrategy::Timer).warm();
     let now = world.server_now();
     for server in &mut world.servers {
@@ -79,7 +79,7 @@ fn as_many_keys_have_to_expire_as_grants_are_missing() {
 }
 
 #[test]
-fn a_key_that_is_gone_already_is_asked_for_now() {
+fn a_key_that_has_already_expired_is_requested_at_once() {
     let mut world = World::with(3, 1, patient).warm();
     foreign(&mut world, &[60_000, 60_000, 60_000]);
     for node in 0..3 {
@@ -94,7 +94,7 @@ fn a_key_that_is_gone_already_is_asked_for_now() {
 
 /// A leftover key on one node looks like a split vote for as long as it lives.
 #[test]
-fn split_votes_in_a_row_are_not_answered_at_wire_speed() {
+fn split_votes_in_a_row_are_not_retried_at_wire_speed() {
     let mut world = World::with(3, 1, |settings| settings.wake = WakeStrategy::Timer).warm();
     world.stop(1);
     world.set(2, b"job", b"left over", 60_000);
@@ -113,7 +113,7 @@ fn split_votes_in_a_row_are_not_answered_at_wire_speed() {
 }
 
 #[test]
-fn a_split_vote_is_asked_again_at_once() {
+fn a_split_vote_is_retried_at_once() {
     let mut world = World::led(3, 1, patient).warm();
     world.set(0, b"job", b"theirs", 60_000);
     world.set(1, b"job", b"others", 60_000);
@@ -149,7 +149,7 @@ fn a_deadline_ends_it_on_time() {
 }
 
 #[test]
-fn a_deadline_ends_an_attempt_that_nobody_answers() {
+fn a_deadline_ends_an_attempt_without_answers() {
     let mut world = World::new(3).warm();
     for node in 0..3 {
         world.pause(node);
@@ -163,7 +163,7 @@ fn a_deadline_ends_an_attempt_that_nobody_answers() {
 }
 
 #[test]
-fn an_attempt_cut_short_does_not_hide_that_somebody_holds_it() {
+fn an_attempt_cut_short_still_reports_the_other_holder() {
     let mut world = World::with(3, 1, |settings| settings.retry_backoff = (ms(1), ms(2))).warm();
     foreign(&mut world, &[60_000, 60_000, 60_000]);
     let request = LockRequest::new(b"job").wait(Wait::UpTo(ms(300)));
@@ -301,9 +301,9 @@ fn a_wait_outlives_lost_connections() {
     assert!(world.is_granted(id));
 }
 
-/// All nodes hang when the key is over.
+/// All nodes hang when the key expires.
 #[test]
-fn a_wait_goes_on_after_an_attempt_that_nobody_answers() {
+fn a_wait_continues_after_an_attempt_without_answers() {
     let mut world = World::new(3).warm();
     foreign(&mut world, &[300, 300, 300]);
     let id = world.wait_for(b"job", secs(10));
@@ -315,9 +315,9 @@ fn a_wait_goes_on_after_an_attempt_that_nobody_answers() {
     world.run_until(secs(3), |world| world.is_granted(id));
 }
 
-/// As many keys as grants are missing.
+/// As many keys must expire as grants are missing.
 #[test]
-fn a_refusal_says_when_the_holder_ends() {
+fn a_refusal_reports_when_the_holder_expires() {
     let mut world = World::with(3, 1, patient).warm();
     foreign(&mut world, &[9_000, 4_000]);
     // The grant comes first.

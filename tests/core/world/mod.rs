@@ -1,8 +1,8 @@
 //! A world in virtual time: cores, model nodes, and the wires between them.
 //!
-//! Deterministic: the same calls and the same seed give the same run. Each step delivers what has
-//! arrived, and then fires timers, as a driver has to. At every instant the world checks the
-//! invariants of [`World::watch`]. Not here: random faults, see `random`.
+//! It is deterministic: the same calls and the same seed give the same run. Each step delivers what
+//! has arrived, and then fires timers, as a driver has to. At every instant the world checks the
+//! invariants of [`World::watch`]. Random faults are in `random`.
 
 mod server;
 mod wire;
@@ -28,28 +28,28 @@ use self::wire::{State, Wire};
 pub(crate) struct World {
     /// The boot clock of all machines, in nanoseconds.
     pub(crate) boot: u64,
-    /// How far the clients' wall clock is ahead of the boot clock.
+    /// The time in ns by which the clients' wall clock is ahead of the boot clock.
     pub(crate) wall_ahead: i64,
     pub(crate) servers: Vec<Server>,
     pub(crate) clients: Vec<Client>,
-    /// Locks that are detached.
+    /// The locks that are detached.
     pub(crate) records: Vec<DetachedLock>,
-    /// Clients that observe who leads, and of which key.
+    /// The clients that observe an election, each with its key.
     pub(crate) observers: Vec<(usize, ObserverId, Vec<u8>)>,
     wires: Vec<Wire>,
     /// All commands that ran on servers, in order.
     pub(crate) log: Vec<Ran>,
     /// The longest piece into which bytes are cut.
     pub(crate) chunk: usize,
-    /// The wall clock is set at random, all the time.
+    /// `true` if the wall clock is set at random, all the time.
     pub(crate) jumping: bool,
-    /// Timers fire this many nanoseconds late.
+    /// The time in ns by which timers fire late.
     pub(crate) late: u64,
-    /// Timers are also handled when none is due.
+    /// `true` if timers are also handled when none is due.
     pub(crate) nagging: bool,
     /// The owner of each fencing token that was ever seen of a key, or of one of its permits.
     fenced: BTreeMap<(Counter, u64), (usize, LockId)>,
-    /// Whether a lock's keys must exist, see [`watch`](Self::watch).
+    /// `true` if a lock's keys must exist, see [`watch`](Self::watch).
     watched: bool,
     random: Random,
 }
@@ -58,15 +58,15 @@ pub(crate) struct Client {
     pub(crate) core: Core,
     /// The wire of each link: the nodes' command links, then their push links.
     links: Vec<Option<usize>>,
-    /// Events of locks, and when they were polled.
+    /// The events of locks, and when they were polled.
     pub(crate) events: Vec<(u64, Event)>,
     pub(crate) states: Vec<(NodeId, NodeState)>,
     pub(crate) locks: Vec<Known>,
-    /// Its process is stopped: time passes, and it does nothing.
+    /// `true` if the process is stopped: time passes, and it does nothing.
     pub(crate) is_stopped: bool,
 }
 
-/// A key, and the number of the permit where each has a counter of its own.
+/// A key, and the number of the permit if each permit has a separate counter.
 type Counter = (Vec<u8>, Option<u16>);
 
 /// A lock that is valid at this instant.
@@ -84,10 +84,10 @@ pub(crate) struct Known {
     pub(crate) keys: Vec<Vec<u8>>,
     /// The largest fencing token of its keys when it was requested.
     floor: u64,
-    /// When its validity ends on the boot clock, as last seen.
+    /// The end of its validity on the boot clock, as last seen.
     ends: Option<u64>,
     pub(crate) ended: u32,
-    /// Its holder has called release.
+    /// `true` if its holder has called release.
     let_go: bool,
 }
 
@@ -95,30 +95,32 @@ pub(crate) struct Known {
 pub(crate) struct Ran {
     pub(crate) at: u64,
     pub(crate) node: usize,
-    /// The client had left the connection by then.
+    /// `true` if the client had left the connection by then.
     pub(crate) is_ghost: bool,
-    /// The node did not know the script, or has told an ask to wait in the queue: there is nothing to undo.
+    /// `true` if there is nothing to undo: the node did not have the script, or replied that the
+    /// request must queue.
     pub(crate) keeps_nothing: bool,
     pub(crate) words: Vec<Vec<u8>>,
 }
 
-/// What becomes of bytes that were written before their connection was lost.
+/// The fate of bytes that were written before their connection was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// They still run, now.
+    /// The bytes still run, now.
     Runs,
-    /// They run when [`World::free_ghosts`] releases them.
+    /// The bytes run when [`World::free_ghosts`] releases them.
     LeavesGhost,
     Vanishes,
 }
 
 impl World {
-    /// One client and `nodes` nodes, with default settings.
+    /// Returns a client and `nodes` nodes, with default settings.
     pub(crate) fn new(nodes: usize) -> Self {
         Self::with(nodes, 1, |_| {})
     }
 
-    /// The same, where those who wait ask the node that reported first, and do not wait in the queue.
+    /// Returns a world whose waiters do not queue on the nodes, and ask the node that reported
+    /// first.
     pub(crate) fn led(nodes: usize, clients: usize, set: impl Fn(&mut Settings)) -> Self {
         Self::with(nodes, clients, |settings| {
             settings.wake = WakeStrategy::Lead;
@@ -126,7 +128,8 @@ impl World {
         })
     }
 
-    /// Timeouts are short, so that tests which wait for them take little virtual time.
+    /// Returns a world with short timeouts, so that tests which wait for them take little virtual
+    /// time.
     pub(crate) fn with(nodes: usize, clients: usize, set: impl Fn(&mut Settings)) -> Self {
         let mut settings = Settings::new(vec![NodeSettings::default(); nodes]);
         settings.response_timeout = ms(50);
@@ -169,7 +172,7 @@ impl World {
         self
     }
 
-    /// Adds a client of the same nodes, with settings of its own; returns its index.
+    /// Adds a client of the same nodes, with its own settings, and returns its index.
     pub(crate) fn join(&mut self, set: impl Fn(&mut Settings)) -> usize {
         let mut settings = self.clients[0].core.config().settings().clone();
         set(&mut settings);
@@ -178,14 +181,14 @@ impl World {
         self.clients.len() - 1
     }
 
-    /// From now on nodes may lose keys of held locks. The world still checks that no other client
+    /// Lets nodes lose keys of held locks from now on. The world still checks that no other client
     /// gets them.
     pub(crate) fn forgetful(mut self) -> Self {
         self.watched = false;
         self
     }
 
-    /// From now on bytes are cut at random places.
+    /// Cuts bytes at random places from now on.
     pub(crate) fn cut_bytes(&mut self, chunk: usize, seed: u64) {
         self.chunk = chunk.max(1);
         self.random = Random::new(seed);
@@ -208,7 +211,7 @@ impl World {
         ClockReading { boot: Timestamp(self.boot), wall: Timestamp(wall) }
     }
 
-    /// The correct time of a server's clock.
+    /// Returns the correct time of a server's clock.
     pub(crate) fn server_now(&self) -> redbolt_node::model::ClockReading {
         redbolt_node::model::ClockReading::from_micros((self.boot + EPOCH) / 1_000)
     }
@@ -234,7 +237,7 @@ impl World {
         id
     }
 
-    /// As [`acquire`](Self::acquire), but writes nothing yet.
+    /// Does the same as [`acquire`](Self::acquire), but writes nothing yet.
     pub(crate) fn begin(
         &mut self,
         client: usize,
@@ -246,7 +249,7 @@ impl World {
             |(counter, _): &&(Counter, u64)| counter.1.is_none() && keys.contains(&&counter.0[..]);
         let tokens = self.fenced.keys().filter(of_these).map(|&(_, token)| token);
         let is_permit = matches!(request.mode(), LockMode::Permit { .. });
-        // Which permit it gets is not known before.
+        // It is not known in advance which permit it gets.
         let floor = tokens.max().filter(|_| !is_permit).unwrap_or_default();
         let client = &mut self.clients[client];
         let id = client.core.acquire(request, now).unwrap();
@@ -297,7 +300,8 @@ impl World {
         self.flow();
     }
 
-    /// As [`extend`](Self::extend), where keys were deleted without the holder's knowledge.
+    /// Does the same as [`extend`](Self::extend) if keys were deleted without the holder's
+    /// knowledge.
     pub(crate) fn extend_unwatched(&mut self, id: LockId, ttl: Duration) {
         self.watched = false;
         self.extend(id, ttl);
@@ -308,7 +312,7 @@ impl World {
         self.flow();
     }
 
-    /// As [`release`](Self::release), for any client; writes nothing yet.
+    /// Does the same as [`release`](Self::release), for any client; writes nothing yet.
     pub(crate) fn let_go(&mut self, client: usize, id: LockId) {
         let now = self.now();
         let client = &mut self.clients[client];
@@ -318,14 +322,14 @@ impl World {
         });
     }
 
-    /// The first client's core, for a test with one client.
+    /// Returns the first client's core, for a test with one client.
     pub(crate) fn core(&mut self) -> &mut Core {
         &mut self.clients[0].core
     }
 
     // Observations.
 
-    /// The first client's events of a lock.
+    /// Returns the first client's events of a lock.
     pub(crate) fn outcomes(&self, id: LockId) -> Vec<Event> {
         self.clients[0].outcomes(id)
     }
@@ -334,7 +338,7 @@ impl World {
         self.clients[0].is_granted(id)
     }
 
-    /// The refusal that is the first client's only event of a lock.
+    /// Returns the refusal that is the first client's only event of a lock.
     pub(crate) fn refusal(&self, id: LockId) -> Refusal {
         match self.outcomes(id)[..] {
             [Event::Refused(_, refusal)] => refusal,
@@ -342,7 +346,7 @@ impl World {
         }
     }
 
-    /// A node's vote in that refusal.
+    /// Returns a node's vote in that refusal.
     pub(crate) fn vote(&self, id: LockId, node: usize) -> Option<Vote> {
         self.refusal(id).votes.of(self.node(node))
     }
@@ -351,12 +355,12 @@ impl World {
         self.clients[0].core.node_state(self.node(node))
     }
 
-    /// Whether a node notifies a client of changes.
+    /// Returns whether a node notifies a client of changes.
     pub(crate) fn push_state(&self, client: usize, node: usize) -> PushState {
         self.clients[client].core.push_state(self.node(node))
     }
 
-    /// A client's open or opening connections, including push links.
+    /// Returns the number of a client's open or opening connections, including push links.
     pub(crate) fn connections(&self, client: usize) -> usize {
         self.clients[client].links.iter().flatten().count()
     }
@@ -365,12 +369,12 @@ impl World {
         self.clients[0].remaining(id, self.now())
     }
 
-    /// The locks and claims that a client's core still knows.
+    /// Returns the numbers of locks and claims in a client's core.
     pub(crate) fn kept(&self, client: usize) -> (usize, usize) {
         (self.counted(client, "locks: "), self.counted(client, "claims: "))
     }
 
-    /// The tickets before its own to which a client's locks in the queue listen.
+    /// Returns the number of earlier tickets to which a client's locks in the queue listen.
     pub(crate) fn listeners(&self, client: usize) -> usize {
         self.counted(client, "listeners: ")
     }
@@ -416,7 +420,7 @@ impl World {
         }
     }
 
-    /// How long it takes until `done`, which must be within `span`.
+    /// Returns the time until `done`, which must be within `span`.
     pub(crate) fn time_until(
         &mut self,
         span: Duration,
@@ -433,7 +437,7 @@ impl World {
         std::str::from_utf8(&reply[1..reply.len() - 2]).unwrap().parse().unwrap()
     }
 
-    /// Tries to write with a lock that is shared, or shares one from now on, if the core lets it.
+    /// Upgrades a reader or downgrades a writer, if the core permits it.
     pub(crate) fn change_mode(&mut self, client: usize, id: LockId) {
         let now = self.now();
         let core = &mut self.clients[client].core;
@@ -444,7 +448,7 @@ impl World {
         self.flow();
     }
 
-    /// The 32 digits that name each holder that a node knows of a key, whatever it is.
+    /// Returns the 32 digits that name each holder of a key on a node, in any kind of lock.
     fn names(&mut self, node: usize, key: &[u8]) -> Vec<Vec<u8>> {
         let now = self.server_now();
         let ends = [b"redbolt:until:", key].concat();
@@ -465,12 +469,12 @@ impl World {
         names.into_iter().filter_map(name).collect()
     }
 
-    /// Whether each node has the key.
+    /// Returns whether each node has the key.
     pub(crate) fn holders(&mut self, key: &[u8]) -> Vec<bool> {
         (0..self.servers.len()).map(|node| self.pttl(node, key) != -2).collect()
     }
 
-    /// The kinds of the commands that ran on a node.
+    /// Returns the kinds of the commands that ran on a node.
     pub(crate) fn ran(&self, node: usize) -> Vec<&'static str> {
         self.log.iter().filter(|ran| ran.node == node).map(Ran::kind).collect()
     }
@@ -488,8 +492,8 @@ impl World {
 
     // Restart guards.
 
-    /// The value of a node's restart guard, and the rest of its quarantine in ms; no rest is
-    /// negative.
+    /// Returns the value of a node's restart guard, and the rest of its quarantine in ms, which is
+    /// negative if it has ended.
     pub(crate) fn restart_guard(&mut self, node: usize) -> (String, i64) {
         let value = String::from_utf8(self.value(node, GUARD)).unwrap();
         (value, self.pttl(node, GUARD) - BIG_MS as i64)
@@ -499,7 +503,7 @@ impl World {
         self.set(node, GUARD, value.as_bytes(), ttl_ms);
     }
 
-    /// The restart guard that all clients expect after this many restarts.
+    /// Returns the restart guard that all clients expect after this many restarts.
     pub(crate) fn own_restart_guard(&self, node: usize, restarts: u32) -> String {
         let settings = self.clients[0].core.config().settings();
         let expected = self.servers[node].expected(settings, &settings.nodes[node], restarts);
@@ -547,8 +551,8 @@ impl World {
         self.flow();
     }
 
-    /// The server has lost the push link, and its client does not notice: nothing shows that the
-    /// messages go nowhere.
+    /// Loses the push link on the server only: the client does not notice that messages no longer
+    /// arrive.
     pub(crate) fn break_redirect(&mut self, client: usize, node: usize) {
         let Some(wire) = self.clients[client].links[self.servers.len() + node] else { return };
         let wire = &mut self.wires[wire];
@@ -595,7 +599,7 @@ impl World {
         server.restart(node, memory, now);
     }
 
-    /// A server closes its connections, and keeps running.
+    /// Closes a server's connections, while the server keeps running.
     pub(crate) fn hang_up(&mut self, node: usize) {
         for wire in self.wires.iter_mut().filter(|wire| wire.node == node) {
             wire.state = State::Ended;
@@ -613,7 +617,7 @@ impl World {
         self.flow();
     }
 
-    /// The server sends unsolicited bytes.
+    /// Sends unsolicited bytes from the server.
     pub(crate) fn say(&mut self, client: usize, node: usize, bytes: &[u8]) {
         if let Some(wire) = self.clients[client].links[node] {
             self.wires[wire].flow.down.push(self.boot, bytes.to_vec());
@@ -621,7 +625,7 @@ impl World {
         self.flow();
     }
 
-    /// The same on its push link.
+    /// Sends unsolicited bytes on the push link.
     pub(crate) fn send_to_push(&mut self, client: usize, node: usize, bytes: &[u8]) {
         if let Some(wire) = self.clients[client].links[self.servers.len() + node] {
             self.wires[wire].flow.down.push(self.boot, bytes.to_vec());
@@ -629,7 +633,7 @@ impl World {
         self.flow();
     }
 
-    /// From now on `answer` makes a node's replies where it returns one.
+    /// Lets `answer` make a node's replies from now on, whenever it returns one.
     pub(crate) fn answer(
         &mut self,
         node: usize,
@@ -668,7 +672,7 @@ impl World {
         }
     }
 
-    /// The time of the next event.
+    /// Returns the time of the next event.
     fn next_at(&self) -> Option<u64> {
         let running = self.clients.iter().filter(|client| !client.is_stopped);
         let timers = running.filter_map(|client| client.core.poll_timeout());
@@ -690,7 +694,7 @@ impl World {
         [up, down, open].into_iter().flatten().min()
     }
 
-    /// Whether any client listens to a server's notifications.
+    /// Returns `true` if any client listens to a server's notifications.
     fn reports(&self, node: usize) -> bool {
         let is_push = |wire: &Wire| wire.node == node && wire.link.is_push() && wire.alive;
         !self.servers[node].paused && self.wires.iter().any(is_push)
@@ -814,7 +818,7 @@ impl World {
         true
     }
 
-    /// The server runs the requests that have arrived on a wire.
+    /// Runs the requests that have arrived on a wire.
     fn serve(&mut self, at: usize) -> bool {
         let wire = &mut self.wires[at];
         let server = &mut self.servers[wire.node];
@@ -853,7 +857,7 @@ impl World {
         moved
     }
 
-    /// A client reads what has arrived, or notices that the server is gone.
+    /// Lets a client read what has arrived, or notice that the server's end is closed.
     fn deliver(&mut self, at: usize) -> bool {
         let now = self.now();
         let wire = &mut self.wires[at];
@@ -896,7 +900,7 @@ impl World {
         fired
     }
 
-    /// How many hold a key beside each other, as readers and by permits, where they are most.
+    /// Returns the largest numbers of valid holders of one key: of readers, and of permits.
     pub(crate) fn most_beside(&self) -> [usize; 2] {
         let mut held = Vec::new();
         for (number, client) in self.clients.iter().enumerate() {
@@ -915,16 +919,18 @@ impl World {
         [most(&|held| held.mode == LockMode::Shared), most(&is_permit)]
     }
 
-    /// Checks the invariants of every instant, while nodes keep their memory: nobody holds a key validly beside another
-    /// who excludes it, and meanwhile a quorum of nodes keeps what each of them has there. Only an extension or a change
-    /// of mode prolongs a validity, and each lock ends once.
+    /// Checks the invariants of every instant while nodes keep their data: no two clients hold a
+    /// key validly in modes that exclude each other, and for each holder a quorum of nodes has it
+    /// at the key. Only an extension or a change of mode prolongs a validity, and each lock ends
+    /// once.
     fn watch(&mut self) {
         let mut held: Vec<Held> = Vec::new();
         for client in 0..self.clients.len() {
             for at in 0..self.clients[client].locks.len() {
                 let id = self.clients[client].locks[at].id;
                 let left = self.clients[client].remaining(id, self.now()).as_nanos() as u64;
-                // By the boot clock alone: the wall clock may shorten a validity and restore it.
+                // Only the boot clock counts here, because the wall clock may shorten a validity
+                // and restore it.
                 let lease = self.clients[client].core.lease(id);
                 let ends = lease.map(|l| {
                     l.remaining(ClockReading {
@@ -954,8 +960,9 @@ impl World {
         }
     }
 
-    /// No two locks on a key have the same token, unless both share it, and each token is larger than all that were known
-    /// when its lock was requested. A reader has the odd token of its like, or one that is its own since it wrote.
+    /// Checks that no two locks on a key have the same token, unless both share it, and that each
+    /// token is larger than all that were known when its lock was requested. A reader has the odd
+    /// token of the current readers, or the unique one from when it was a writer.
     fn watch_token(&mut self, client: usize, at: usize) {
         let Known { id, keys, floor, .. } = &self.clients[client].locks[at];
         let core = &self.clients[client].core;
@@ -970,7 +977,7 @@ impl World {
         }
     }
 
-    /// Of each key as many holders are known to a quorum as hold it.
+    /// Checks that for each key a quorum knows at least as many holders as hold it.
     fn watch_keys(&mut self, held: &[Held]) {
         for Held { client, key, .. } in held {
             let quorum = self.clients[*client].core.config().quorum();
@@ -983,7 +990,7 @@ impl World {
             let holders = held.iter().filter(|other| other.key == *key).count();
             assert!(
                 kept >= holders,
-                "{holders} hold it, but {quorum} nodes know only {kept}: {known:?}"
+                "{holders} hold it, but a quorum of {quorum} nodes has only {kept}: {known:?}"
             );
         }
     }
@@ -1022,7 +1029,7 @@ impl Client {
         self.outcomes(id).contains(&Event::Granted(id))
     }
 
-    /// The keys of a lock that is valid.
+    /// Returns the keys of a lock that is valid.
     fn held(&self, client: usize, at: usize) -> Vec<Held> {
         let Known { id, keys, .. } = &self.locks[at];
         let mode = self.core.mode(*id).expect("it is held");
@@ -1061,7 +1068,7 @@ impl Client {
 }
 
 impl Ran {
-    /// The kind of this command in the protocol.
+    /// Returns the kind of this command in the protocol.
     pub(crate) fn kind(&self) -> &'static str {
         self.command().name()
     }
@@ -1078,7 +1085,8 @@ impl Ran {
         self.command().kind == Kind::Undo
     }
 
-    /// The token of a lock's command, without the node's number, and without the mark of a writer beside readers.
+    /// Returns the token of a lock's command, without the node's number, and without the mark of a
+    /// writer that is also a reader.
     pub(crate) fn token(&self) -> &[u8] {
         let token = self.whole_token();
         &token.strip_prefix(b"w:").unwrap_or(token)[..32]
@@ -1088,13 +1096,13 @@ impl Ran {
         self.command().token
     }
 
-    /// The TTL of a lock request, in ms.
+    /// Returns the TTL of a lock request, in ms.
     pub(crate) fn ttl(&self) -> u64 {
         self.command().number
     }
 }
 
-/// The strings of a reply that is an array of them; none of another.
+/// Returns the strings of a reply that is an array, and none for another reply.
 fn bulks(reply: &[u8]) -> Vec<Vec<u8>> {
     let (mut decoder, mut at, mut parts) = (Decoder::new(Limits::default()), 0, Vec::new());
     while let Ok(Some((token, taken))) = decoder.next(&reply[at..]) {
@@ -1106,12 +1114,12 @@ fn bulks(reply: &[u8]) -> Vec<Vec<u8>> {
     parts
 }
 
-/// The length of the next piece, where bytes are cut.
+/// Returns the length of the next piece when bytes are cut.
 fn piece(random: &mut Random, longest: usize) -> usize {
     if longest == usize::MAX { longest } else { random.between(1, longest as u64) as usize }
 }
 
-/// The lock of an event.
+/// Returns the lock of an event.
 pub(crate) fn lock_of(event: &Event) -> Option<LockId> {
     match *event {
         Event::Granted(id)
@@ -1148,7 +1156,7 @@ pub(crate) const fn secs(seconds: u64) -> Duration {
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const HOUR: i64 = 3_600 * 1_000_000_000;
 const EPOCH: u64 = 1_700_000_000 * SECOND;
-/// Servers run their expiry cycle ten times a second.
+/// The interval of a server's expiry cycle, which runs ten times a second.
 const TENTH: u64 = SECOND / 10;
-/// More steps than any test needs.
+/// A number of steps that no test needs.
 const MANY: usize = 40_000;

@@ -8,33 +8,33 @@ use redbolt_node::{
     model::{ClockReading, ConnId, Store},
 };
 
-/// How a server treats connection attempts.
+/// A server's treatment of connection attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accept {
-    /// It accepts them.
+    /// The server accepts them.
     Yes,
-    /// Nothing listens.
+    /// The port is closed.
     No,
-    /// It never answers.
+    /// The server never answers.
     Silent,
 }
 
 pub(crate) struct Server {
     pub(crate) store: Store,
     pub(crate) accept: Accept,
-    /// Stopped: bytes queue up, and nothing runs.
+    /// `true` if it is stopped: bytes queue up, and nothing runs.
     pub(crate) paused: bool,
-    /// One-way delay in ns.
+    /// The one-way delay in ns.
     pub(crate) delay: u64,
-    /// How many more bytes clients' sockets accept.
+    /// The number of bytes that clients' sockets still accept.
     pub(crate) window: usize,
-    /// Messages to push links are lost.
+    /// `true` if messages to push links are lost.
     pub(crate) loses_messages: bool,
-    /// When the next expiry cycle runs.
+    /// The time of the next expiry cycle.
     pub(crate) expires_at: u64,
-    /// How far its clock is ahead, in µs.
+    /// The time in µs by which its clock is ahead.
     pub(crate) ahead: i64,
-    /// Makes replies instead of the store, where it returns one.
+    /// A function whose replies replace those of the store, if it returns one.
     pub(crate) answer: Option<Box<Answer>>,
     /// A connection of the world, for reading keys.
     observer: ConnId,
@@ -97,7 +97,7 @@ impl Server {
         self.observer = self.store.connect();
     }
 
-    /// A connection was killed; if it was the world's own, opens another.
+    /// Handles a killed connection; if it was the world's own, opens another.
     pub(crate) fn killed(&mut self, conn: ConnId, now: ClockReading) {
         if conn == self.observer {
             self.observer = self.store.connect();
@@ -116,7 +116,8 @@ impl Server {
         self.inspect("0", now);
     }
 
-    /// The restart guard that a client with these settings expects after this many restarts.
+    /// Returns the restart guard that a client with these settings expects after this many
+    /// restarts.
     pub(crate) fn expected(&self, settings: &Settings, node: &NodeSettings, runs: u32) -> Expected {
         Expected {
             run_id: run_id(self.name, runs).as_bytes().try_into().ok(),
@@ -128,7 +129,7 @@ impl Server {
         }
     }
 
-    /// From now on keys are read from this database.
+    /// Reads keys from this database from now on.
     pub(crate) fn inspect(&mut self, database: &str, now: ClockReading) {
         assert_eq!(self.observe(&[b"SELECT", database.as_bytes()], now), b"+OK\r\n");
         database.clone_into(&mut self.database);
@@ -141,7 +142,7 @@ impl Server {
         out
     }
 
-    /// The value of a key; empty if there is none.
+    /// Returns the value of a key, empty if the key does not exist.
     pub(crate) fn value(&mut self, key: &[u8], now: ClockReading) -> Vec<u8> {
         let reply = self.observe(&[b"GET", key], now);
         match Decoder::new(Limits::default()).next(&reply) {

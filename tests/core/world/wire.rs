@@ -4,18 +4,18 @@ use redbolt::proto::LinkId;
 use redbolt_node::model::ConnId;
 use redbolt_testkit::Flow;
 
-/// A connection. It outlives the client's socket, because the server may still run what was
+/// A connection, which outlives the client's socket, because the server may still run what was
 /// written.
 pub(crate) struct Wire {
     pub(crate) client: usize,
     pub(crate) node: usize,
     pub(crate) link: LinkId,
-    /// When the client's socket is connected.
+    /// The time at which the client's socket is connected.
     pub(crate) open_at: u64,
     pub(crate) state: State,
-    /// The client's socket exists.
+    /// `true` if the client's socket exists.
     pub(crate) alive: bool,
-    /// Bytes to the server are held back until a test releases them.
+    /// `true` if bytes to the server are held back until a test releases them.
     pub(crate) held: bool,
     pub(crate) flow: Flow,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Wire {
 pub(crate) enum State {
     Connecting,
     Open(ConnId),
-    /// The server's end is gone, and the client has not noticed.
+    /// The server's end is closed, and the client has not noticed.
     Forgotten,
     /// The server's end is closed.
     Ended,
