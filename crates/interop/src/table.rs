@@ -121,7 +121,7 @@ pub(crate) fn page(made: Vec<Section>, before: &str) -> String {
 }
 
 const HEAD: &str = "\
-# Beside other libraries
+# With other libraries
 
 Real processes of other lock libraries and redbolt on the same Redis nodes, made by `cargo xtask interop --write
 docs/evidence/interop.md`. Each check has a control: the same with something left out, which has to fail.
@@ -137,10 +137,10 @@ after a release, with both sides alive, and what the processes of a library have
 two cores.
 
 *Pair and hand-off* (`--beside`): redbolt with the profile `redisson`, and Redisson's RLock or, on several nodes, RedissonRedLock. A
-*pair* is a lock that nobody else wants and its unlock; both ask for a TTL of 20 s. A *hand-off* is from the call of the unlock in one
+*pair* is an uncontended lock and its unlock; both ask for a TTL of 20 s. A *hand-off* is from the call of the unlock in one
 process to the lock in another one that waits, among those of one library. The processes take the times themselves, after a warm-up, on
 the same nodes in turn. The control is that neither gets what the other one holds. Redisson's watchdog extends a lock that was asked for
-without a TTL; redbolt's pair is the same beside it.
+without a TTL; redbolt's pair is the same with it.
 ";
 
 const TABLE: &str = "

@@ -98,7 +98,7 @@ impl Compared {
 
 /// The header of a table of [`Compared`].
 pub(crate) const HEAD: &str = "\
-| N | waiters | wake | nodes that hang | granted beside them | hand-off p50 / p99 with all alive, ms | the same with them, ms | p99 | time |
+| N | waiters | wake | nodes that hang | granted with them | hand-off p50 / p99 with all alive, ms | the same with them, ms | p99 | time |
 |---|---|---|---|---|---|---|--:|--:|";
 
 /// A row of the table.
