@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_for_5_s_and_is_renewed_after_half_of_that() {
+    fn an_answer_counts_for_5_s_and_is_asked_for_again_after_half_of_that() {
         let at = |ms| reading(ms, ms);
         for (ms, is_asked_for, is_believed) in
             [(2_500, false, true), (2_501, true, true), (5_000, true, true), (5_001, true, false)]

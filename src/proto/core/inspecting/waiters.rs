@@ -40,7 +40,7 @@ pub struct Waiter {
     /// The time for which it has waited: from its stamp to the node's clock.
     pub age: Duration,
     /// The time until its ticket expires. A process that lives asks every 2 s, and each request
-    /// renews the ticket for 6 s.
+    /// sets this to 6 s.
     pub remaining: Duration,
     /// The time that it has to take its turn before it is passed over.
     pub grace: Duration,
