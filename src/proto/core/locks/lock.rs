@@ -1,7 +1,7 @@
-//! One lock's life, as the caller sees it. ARCHITECTURE.md has a drawing of it.
+//! One lock as the caller sees it. ARCHITECTURE.md has a drawing of its phases.
 //!
-//! Not here: what a node may hold for it, which is a claim, one for each attempt; and the transitions, which are with the
-//! subjects.
+//! The keys that nodes may hold for a lock are a claim, one for each attempt. The transitions are
+//! with their subjects.
 
 use std::time::Duration;
 
@@ -23,29 +23,30 @@ use crate::proto::slab::Key;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Votes;
 
-/// What is known of a lock for as long as it is held. What is done about it now is its [`Active`].
+/// The part of a lock that exists for as long as it is held. Its current work is [`Active`].
 #[derive(Debug)]
 pub(crate) struct Lock {
     pub(crate) phase: Phase,
-    /// In two bytes, for a program may hold very many locks.
+    /// The mode in two bytes, because a program may hold very many locks.
     mode: PackedMode,
-    /// The claim of the present attempt, or of the one that was granted.
+    /// The claim of the current attempt, or of the one that was granted.
     claim: ClaimId,
-    /// Counts attempts and extensions, so that an answer is never credited to a later one.
+    /// The number of attempts, extensions and releases so far, so that an answer is never credited
+    /// to a later one.
     round: u32,
     ttl_ms: u64,
     pub(crate) lease: Lease,
     held_since: Timestamp,
-    /// When it was granted or attached: for the metrics.
+    /// When it was granted or attached, for the metrics.
     granted_at: Timestamp,
 }
 
-/// What is under way for a lock.
+/// The current work of a lock.
 #[derive(Debug)]
 pub(crate) struct Active {
-    /// When the present attempt, extension or release began, and how long it is waited for.
+    /// The time of the current attempt, extension or release.
     pub(crate) round: Round,
-    /// The votes of the present attempt, extension or release.
+    /// The votes of the current attempt, extension or release.
     pub(crate) votes: Votes,
     pub(crate) keys: Keys,
     pub(crate) attempt: Attempt,
@@ -54,9 +55,9 @@ pub(crate) struct Active {
     pub(crate) permit: Permit,
     pub(crate) hold: Hold,
     pub(crate) mode_change: ModeChange,
-    /// Its ticket in the queue on the nodes, if it has one.
+    /// The lock's ticket in the queue on the nodes.
     pub(crate) ticket: Option<Box<Ticket>>,
-    /// The kind of another library's lock that is asked for.
+    /// The kind of another library's lock that was requested.
     foreign: Option<&'static LockKind>,
 }
 
@@ -92,52 +93,53 @@ impl Lock {
         }
     }
 
-    /// Of a request for this mode and TTL.
+    /// Starts a lock for a request of this mode and TTL.
     pub(super) fn begin(&mut self, mode: LockMode, ttl_ms: u64) {
         (self.mode, self.ttl_ms) = (mode.packed(), ttl_ms);
     }
 
-    /// Beside whom it is wanted or held.
+    /// Returns the sharing mode.
     #[inline]
     pub(crate) fn mode(&self) -> LockMode {
         self.mode.into()
     }
 
-    /// Its holder counts as one of this mode from now on, whatever the nodes say.
+    /// Changes the mode of its holder from now on, no matter which mode nodes have.
     pub(crate) fn becomes(&mut self, mode: LockMode) {
         self.mode = mode.packed();
     }
 
-    /// The claim of the present attempt, or of the one that was granted.
+    /// Returns the claim of the current attempt, or of the one that was granted.
     #[inline]
     pub(crate) fn claim(&self) -> ClaimId {
         self.claim
     }
 
-    /// Its present attempt is made for this claim.
+    /// Sets the claim of the current attempt.
     pub(crate) fn asks_for(&mut self, claim: ClaimId) {
         self.claim = claim;
     }
 
-    /// The number of the present attempt, extension or release: an answer to an earlier one is never credited to it.
+    /// Returns the number of the current attempt, extension or release, to recognise answers to
+    /// earlier ones.
     #[inline]
     pub(crate) fn round(&self) -> u32 {
         self.round
     }
 
-    /// Whether it is in this round, and its token is being written back.
+    /// Returns whether its token is being written back in this round.
     pub(crate) fn is_fencing(&self, round: u32) -> bool {
         self.phase == Phase::Fencing && self.round == round
     }
 
-    /// It is held from now on, and counts as held since the round began that it was granted in.
+    /// Marks the lock as held since the round in which it was granted began.
     pub(crate) fn granted(&mut self, held_since: Timestamp, now: Timestamp) {
         self.phase = Phase::Held;
         self.held_since = held_since;
         self.granted_at = now;
     }
 
-    /// Each has been held for as long as the other one was, and is extended by as much.
+    /// Exchanges the TTLs and the times of holding.
     pub(super) fn swap_times(&mut self, other: &mut Self) {
         std::mem::swap(&mut self.ttl_ms, &mut other.ttl_ms);
         std::mem::swap(&mut self.held_since, &mut other.held_since);
@@ -148,7 +150,7 @@ impl Lock {
         self.held_since
     }
 
-    /// When it was granted or attached: for the metrics.
+    /// Returns when it was granted or attached, for the metrics.
     pub(crate) fn granted_at(&self) -> Timestamp {
         self.granted_at
     }
@@ -161,7 +163,7 @@ impl Lock {
         Duration::from_millis(self.ttl_ms)
     }
 
-    /// An attempt, extension or release begins.
+    /// Starts an attempt, extension or release.
     pub(crate) fn begin_round(
         &mut self,
         active: &mut Active,
@@ -170,6 +172,7 @@ impl Lock {
         votes: Votes,
     ) {
         self.phase = phase;
+        // A late answer to an earlier round must not count in this one.
         self.round = self.round.wrapping_add(1);
         active.round.begins(now);
         active.votes = votes;
@@ -194,7 +197,8 @@ impl Active {
         }
     }
 
-    /// Makes used work that of a new lock. What belongs to a round is set when one begins.
+    /// Makes a used state that of a new lock. The parts that belong to a round are set when one
+    /// begins.
     pub(super) fn begin(&mut self, request: &LockRequest<'_>, now: ClockReading, votes: Votes) {
         self.keys.set(request.resources());
         self.attempt = Attempt::new();
@@ -208,7 +212,7 @@ impl Active {
         self.votes = votes;
     }
 
-    /// Makes used work that of a lock that was idle: nothing is under way, and all nodes have granted it.
+    /// Makes a used state that of an idle lock: no work, and granted by all nodes.
     pub(super) fn rest_granted(&mut self, granted: Votes) {
         self.begin(&LockRequest::new(b""), ClockReading::default(), granted);
         self.keys.set([].into_iter());
@@ -216,7 +220,7 @@ impl Active {
         self.hold.round_begins();
     }
 
-    /// The kind of another library's lock that is asked for.
+    /// Returns the kind of another library's lock that was requested.
     pub(crate) fn foreign(&self) -> Option<&'static LockKind> {
         self.foreign
     }
@@ -225,8 +229,9 @@ impl Active {
         self.waiting.is_wanted()
     }
 
-    /// Whether nothing is left to be known about a lock that is held, or to be done for it.
+    /// Returns whether a held lock has no work and nothing that its active state must remember.
     pub(crate) fn is_done(&self) -> bool {
+        // Only then do idle locks need no votes: `activate` assumes that all nodes have granted.
         self.votes.grants().len() == self.votes.node_count()
             && !self.waiting.is_queued()
             && !self.hold.is_auto_extended()

@@ -1,8 +1,8 @@
-//! The locks of a core, each with its active state, if it has any.
+//! The locks of a core, each with its active state unless it is idle.
 //!
-//! A lock that all nodes have granted, and that nothing was done about since, is *idle*: it has given back its active
-//! state, for a program may hold very many locks. Whoever reads a lock says whether an idle one is meant as well;
-//! whoever has something to do for an idle one activates it. Not here: what becomes of a lock, see the subjects.
+//! A lock that all nodes have granted, and that has no work, is *idle*: it costs only its bytes,
+//! because a program may hold very many locks. `find` includes idle locks, `at_work` and `active`
+//! do not, and `activate` ends the idleness.
 
 mod lock;
 mod round;
@@ -17,11 +17,11 @@ use crate::proto::vote::Votes;
 pub(super) use self::lock::{Active, Lock, Phase};
 pub(super) use self::round::Round;
 
-/// All locks, under names that are never used twice.
+/// All locks, with ids that are never reused.
 #[derive(Debug)]
 pub(super) struct Locks {
     places: Slab<LockId, LockEntry>,
-    /// What idle locks have put away.
+    /// The active states of idle locks, for reuse.
     #[expect(clippy::vec_box, reason = "it goes back to locks, which hold it in boxes")]
     pool: Vec<Box<Active>>,
 }
@@ -29,7 +29,8 @@ pub(super) struct Locks {
 #[derive(Debug)]
 struct LockEntry {
     lock: Lock,
-    /// `None` is idle. Work that is over stays for the next lock in this place.
+    /// The active state, or `None` if the lock is idle. After the lock's end it stays for the next
+    /// lock in this place.
     active: Option<Box<Active>>,
 }
 
@@ -38,8 +39,10 @@ impl LockEntry {
         Self { lock: Lock::new(), active: None }
     }
 
-    /// It has changed places with the other one: takes back what is of the name, and not of the claim.
+    /// Takes back from a lock with which it was exchanged what belongs to the id and not to the
+    /// claim.
     fn keeps_of_its_name(&mut self, other: &mut Self) {
+        // The caller waits for the id, and counts the time of holding by it.
         if let (Some(active), Some(others)) = (&mut self.active, &mut other.active) {
             std::mem::swap(&mut active.waiting, &mut others.waiting);
             std::mem::swap(&mut active.mode_change, &mut others.mode_change);
@@ -53,7 +56,7 @@ impl Locks {
         Self { places: Slab::new(), pool: Vec::new() }
     }
 
-    /// Makes a lock of a request, which has work at once.
+    /// Creates an active lock from a request.
     pub(super) fn begin(
         &mut self,
         request: &LockRequest<'_>,
@@ -67,7 +70,8 @@ impl Locks {
         (id, &mut place.lock, active)
     }
 
-    /// There is work for a lock that is held. If it was idle, all nodes had granted it, and nothing was under way.
+    /// Returns the active state of a held lock. An idle lock gets one in which all nodes have
+    /// granted.
     pub(super) fn activate(
         &mut self,
         id: LockId,
@@ -76,14 +80,15 @@ impl Locks {
         let place = self.places.find_mut(id)?;
         let active = place.active.get_or_insert_with(|| {
             let mut active = self.pool.pop().unwrap_or_default();
+            // A lock becomes idle only when all nodes have granted, so these votes are exact.
             active.rest_granted(granted);
             active
         });
         Some((&mut place.lock, active))
     }
 
-    /// Two locks at work change places, each with what is under way for it, but for their waits, their TTLs
-    /// and for how long they have been held.
+    /// Exchanges two active locks with their active states, but not their waits, mode changes, TTLs
+    /// and times of holding.
     pub(super) fn exchange(&mut self, one: LockId, other: LockId) {
         let Some(first) = self.places.find_mut(one) else { return };
         let mut first = std::mem::replace(first, LockEntry::new());
@@ -96,7 +101,7 @@ impl Locks {
         }
     }
 
-    /// A lock becomes idle. What it worked with is used again.
+    /// Makes a lock idle, and keeps its active state for reuse.
     pub(super) fn put_away(&mut self, id: LockId) {
         let Some(place) = self.places.find_mut(id) else { return };
         let active = place.active.take();
@@ -105,8 +110,10 @@ impl Locks {
         }
     }
 
-    /// A lock is over. What it worked with stays for the next in its place, unless there are very many.
+    /// Ends a lock. Its active state stays for the next lock in its place, unless there are very
+    /// many.
     pub(super) fn free(&mut self, id: LockId) {
+        // Otherwise a burst of locks would keep its memory for ever.
         if self.places.vacant() >= VACANT
             && let Some(place) = self.places.find_mut(id)
         {
@@ -115,7 +122,7 @@ impl Locks {
         self.places.free(id);
     }
 
-    /// A lock, idle or not.
+    /// Returns a lock, idle or not.
     #[inline]
     pub(super) fn find(&self, id: LockId) -> Option<&Lock> {
         Some(&self.places.find(id)?.lock)
@@ -126,7 +133,7 @@ impl Locks {
         Some(&mut self.places.find_mut(id)?.lock)
     }
 
-    /// A lock and its work, unless it is idle.
+    /// Returns a lock and its active state, or `None` if it is idle.
     #[inline]
     pub(super) fn at_work(&self, id: LockId) -> Option<(&Lock, &Active)> {
         let place = self.places.find(id)?;
@@ -139,7 +146,7 @@ impl Locks {
         Some((&mut place.lock, place.active.as_deref_mut()?))
     }
 
-    /// The work of a lock that is not idle.
+    /// Returns the active state of a lock, or `None` if it is idle.
     #[inline]
     pub(super) fn active(&self, id: LockId) -> Option<&Active> {
         self.places.find(id)?.active.as_deref()
@@ -150,7 +157,7 @@ impl Locks {
         self.places.find_mut(id)?.active.as_deref_mut()
     }
 
-    /// What a lock has to do with a change of its holder's mode.
+    /// Returns the part of a lock in a change of its holder's mode.
     #[inline]
     pub(super) fn mode_change(&self, id: LockId) -> ModeChange {
         self.active(id).map_or(ModeChange::None, |active| active.mode_change)
@@ -160,12 +167,12 @@ impl Locks {
         self.places.len()
     }
 
-    /// One past the last place, for walks during which locks come and go.
+    /// Returns one past the last place, for loops during which locks begin and end.
     pub(super) fn capacity(&self) -> usize {
         self.places.capacity()
     }
 
-    /// The lock in this place, if there is one.
+    /// Returns the lock in this place.
     pub(super) fn at(&self, place: usize) -> Option<LockId> {
         self.places.at(place)
     }
@@ -174,32 +181,32 @@ impl Locks {
         self.places.ids()
     }
 
-    /// Something is due for this lock at `at`.
+    /// Schedules work for this lock at `at`.
     #[inline]
     pub(super) fn arm(&mut self, id: LockId, at: Timestamp) {
         self.places.arm(id, at);
     }
 
-    /// When something is due for any of them.
+    /// Returns when something is due for any lock.
     pub(super) fn due(&self) -> Timestamp {
         self.places.due()
     }
 
-    /// When something is due for this one, at the latest.
+    /// Returns a time no later than the next work for this lock.
     pub(super) fn due_of(&self, id: LockId) -> Timestamp {
         self.places.due_of(id)
     }
 
-    /// Walks through those for which something may be due at `by`, see [`Slab::next_due`].
+    /// Returns the next lock for which something may be due at `by`, see [`Slab::next_due`].
     pub(super) fn next_due(&mut self, at: &mut usize, by: Timestamp) -> Option<LockId> {
         self.places.next_due(at, by)
     }
 }
 
-/// So many vacant places keep what their last lock worked with.
+/// The number of vacant places that keep the active state of their last lock.
 const VACANT: usize = 4096;
 
-/// So much work that was put away is kept for other locks.
+/// The number of active states of idle locks that are kept for reuse.
 const SPARE: usize = 256;
 
 #[cfg(test)]
@@ -208,7 +215,7 @@ mod tests {
     use crate::proto::names::NodeId;
     use crate::proto::vote::Vote;
 
-    /// What is left of another lock's work says nothing of this one.
+    /// The rest of another lock's work has no effect.
     #[test]
     fn an_idle_lock_that_has_work_again_is_as_granted() {
         let now = ClockReading { boot: Timestamp(7), wall: Timestamp(7) };

@@ -1,7 +1,7 @@
-//! The time of one round of questions about a lock: an attempt and its write-back, an extension, a release.
+//! The time of one round of requests: an attempt and its write-back, an extension, or a release.
 //!
-//! It knows when the round began, for how long all nodes are waited for, and for how long the rest of them once a quorum
-//! has answered. Not here: the answers, which are votes, and how much time a node is given, see `links::suspect`.
+//! A round knows when it began, how long it waits for all nodes, and how long for the others once a
+//! quorum has answered.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) struct Round {
     until: Timestamp,
     /// When a quorum had answered.
     quorum_at: Timestamp,
-    /// When the first of the others has taken too long; or the lead, where it is asked first.
+    /// When the first of the other nodes has taken too long, or the lead if it is asked first.
     rest_until: Timestamp,
 }
 
@@ -31,7 +31,8 @@ impl Round {
         self.since
     }
 
-    /// Nodes are asked, all of them or a lead that is to answer by `lead_until`: no quorum has answered yet.
+    /// Starts to wait for the answers of all nodes, or for that of a lead, which is due by
+    /// `lead_until`.
     pub(crate) fn asks(&mut self, lead_until: Option<Timestamp>) {
         self.quorum_at = Timestamp::NEVER;
         self.rest_until = lead_until.unwrap_or(Timestamp::NEVER);
@@ -49,23 +50,23 @@ impl Round {
         now >= self.until
     }
 
-    /// When something is to be done about it.
+    /// Returns when the round needs a transition.
     pub(crate) fn due(&self) -> Timestamp {
         self.until.min(self.rest_until)
     }
 
-    /// A quorum has answered, now or before: when.
+    /// Records that a quorum has answered. Returns when it first had.
     pub(crate) fn quorum_answered(&mut self, now: Timestamp) -> Timestamp {
         self.quorum_at = self.quorum_at.min(now);
         self.quorum_at
     }
 
-    /// When a quorum had answered.
+    /// Returns when a quorum had answered.
     pub(crate) fn quorum_at(&self) -> Timestamp {
         self.quorum_at
     }
 
-    /// Until when the others are waited for, or the lead.
+    /// Returns until when the round waits for the other nodes, or for the lead.
     pub(crate) fn rest_until(&self) -> Timestamp {
         self.rest_until
     }
@@ -74,8 +75,9 @@ impl Round {
         self.rest_until = until;
     }
 
-    /// How long it took until a quorum had answered, or until now.
+    /// Returns how long it took a quorum to answer, or how long it has taken so far.
     pub(crate) fn took(&self, now: Timestamp) -> Duration {
+        // Without the time for which the other nodes are waited for.
         now.min(self.quorum_at).since(self.since)
     }
 }

@@ -1,4 +1,4 @@
-//! The commands that change a mode, and the companion, from its ask to its end.
+//! The commands that change a mode, and the companion from its request to its end.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::proto::event::{Event, LossCause, Refusal, RefusalReason};
 use crate::proto::request::{LockRequest, RequestError};
 use crate::proto::{lock_mode::LockMode, mutants::mutant, names::LockId, time::ClockReading};
 
-/// Commands.
+/// The commands.
 impl Core {
     pub(in crate::proto::core) fn begin_upgrade(
         &mut self,
@@ -41,7 +41,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a lock can be made a reader's.
+    /// Checks that a lock can be made a reader's.
     pub(in crate::proto::core) fn check_downgrade(
         &mut self,
         id: LockId,
@@ -64,8 +64,7 @@ impl Core {
         let Some((lock, _)) = self.locks.activate(id, votes.granted()) else {
             return Err(RequestError::NotHeld);
         };
-        // Before any node is asked: from the first grant on, others may share what the caller
-        // thought its own.
+        // Before any node is asked: from the first grant on, others may share the resource.
         lock.becomes(LockMode::Shared);
         if mutant!(DowngradeBelievedLate) {
             lock.becomes(LockMode::Exclusive);
@@ -83,7 +82,7 @@ impl Core {
         Ok(())
     }
 
-    /// A lock that is held and may change its mode, with its claim.
+    /// Returns a held lock that may change its mode, with its claim.
     fn held(&mut self, id: LockId, now: ClockReading) -> Result<(&Lock, &Claim), RequestError> {
         self.lease_due(id, now);
         let lock = self.locks.find(id).filter(|lock| lock.phase.is_held());
@@ -97,16 +96,16 @@ impl Core {
     }
 }
 
-/// The companion, from its ask to its end.
+/// The life of the companion.
 impl Core {
-    /// Makes a lock that asks for the same resource on behalf of this one.
+    /// Creates a lock that requests the same resource on behalf of this one.
     fn begin_companion(&mut self, id: LockId, mode: LockMode, ttl: Duration, now: ClockReading) {
         let votes = self.ballot();
         let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
         let Some(claim) = self.claims.find(lock.claim()) else { return };
         let mut request = LockRequest::new(claim.keys().first()).ttl(ttl);
         request.auto_extend = active.hold.auto_extend();
-        // Whoever shares after a writer keeps that one's token.
+        // Readers that follow a writer keep its token.
         request.fenced = mode == LockMode::Exclusive
             && (active.fencing.is_wanted() || active.fencing.token().is_some());
         request.mode = mode;
@@ -120,7 +119,8 @@ impl Core {
         self.common.effects.decided(companion, Decision::Ask(None));
     }
 
-    /// Asks all nodes to let a lock share its resource that was exclusive. Whether there was room for that.
+    /// Asks all nodes to let an exclusive lock share its resource. Returns whether there was room
+    /// for a companion.
     pub(in crate::proto::core) fn ask_to_share(&mut self, id: LockId, now: ClockReading) -> bool {
         let is_full = self.locks.len().max(self.claims.len()) >= MAX_LOCKS;
         if self.locks.mode_change(id) != ModeChange::Delayed || is_full {
@@ -134,7 +134,8 @@ impl Core {
         true
     }
 
-    /// Completes a mode change: the companion is granted. Its lock may have been lost since.
+    /// Completes a mode change whose companion is granted. The caller's lock may have been lost
+    /// since.
     pub(in crate::proto::core) fn companion_granted(
         &mut self,
         companion: LockId,
@@ -148,7 +149,7 @@ impl Core {
                     let own = self.locks.find_mut(companion).map(|lock| &mut lock.lease);
                     before.zip(own).iter_mut().for_each(|(it, own)| **own = own.longer(*it, now));
                 }
-                // The lease in force is the writer's own: the reader's says nothing of the quorum
+                // The lease in force is the writer's: the reader's says nothing about the quorum
                 // that excludes others.
                 self.change_places(id, companion, now);
                 self.locks.set_mode_change(id, ModeChange::Upgraded(companion));
@@ -158,14 +159,14 @@ impl Core {
             }
             ModeChange::Downgrading(_) => {
                 let token = self.fencing_token(id);
-                // What was asked for at that time is covered by the new claim.
+                // An extension that the caller has requested is covered by the new claim.
                 let was_extending = self.locks.is_extended_by_caller(id);
                 self.change_places(id, companion, now);
                 if let Some(active) = self.locks.active_mut(id) {
                     active.fencing.attached(token);
                 }
-                // Only now: had the writer's claim gone before, another writer could have come
-                // between the two.
+                // Only now: if the writer's claim had gone before, another writer could have come
+                // in between.
                 self.drop_companion(id, now);
                 self.common.effects.of_lock(id, LockEffect::Downgraded(was_extending));
             }
@@ -174,7 +175,7 @@ impl Core {
         self.common.effects.of_lock(id, LockEffect::AdmitNext);
     }
 
-    /// The companion was refused. What its nodes may keep for it is being undone.
+    /// Ends a mode change whose companion was refused. The undo of its claim has begun.
     pub(in crate::proto::core) fn companion_refused(
         &mut self,
         companion: LockId,
@@ -197,19 +198,19 @@ impl Core {
         }
     }
 
-    /// Lets go of a lock's companion, or takes its ask back.
+    /// Releases a lock's companion, or cancels its request.
     pub(in crate::proto::core) fn drop_companion(&mut self, id: LockId, now: ClockReading) {
         let Some(companion) = self.locks.mode_change(id).companion() else { return };
         self.locks.set_mode_change(id, ModeChange::None);
         let Some(lock) = self.locks.find(companion) else { return };
         let claim = lock.claim();
-        // Its asks may be on their way, and a late grant has to find its undo behind it.
+        // Its requests may be in flight, and a late grant must find its undo behind it.
         self.locks.free(companion);
         self.abandon(claim, now);
         self.run_scheduled();
     }
 
-    /// A lock is lost, and so is its companion. What that has keeps others out for a little longer, as what the lock has does.
+    /// Loses a lock together with its companion. The keys of both keep others out a little longer.
     pub(in crate::proto::core) fn lost_with_companion(
         &mut self,
         id: LockId,
@@ -226,7 +227,7 @@ impl Core {
         self.lost_due(companion, now);
     }
 
-    /// The caller's lock and its companion change places, each with its claim.
+    /// Exchanges the caller's lock and its companion, each with its claim.
     fn change_places(&mut self, id: LockId, companion: LockId, now: ClockReading) {
         self.locks.exchange(id, companion);
         for lock in [id, companion] {
@@ -240,8 +241,8 @@ impl Core {
 }
 
 impl LockAtWork<'_> {
-    /// For how long it is to share its resource: for what is left of it, or its validity would get shorter, and otherwise no
-    /// longer than it may be held.
+    /// Returns the TTL for which the lock requests to share. It covers the rest of the validity,
+    /// and is otherwise no longer than the lock may be held.
     fn ttl_to_share(&self) -> Duration {
         let (lock, hold, now) = (&self.lock, &self.active.hold, self.env.now);
         let asked = match (lock.phase, hold.is_auto_extended()) {
@@ -252,14 +253,14 @@ impl LockAtWork<'_> {
         let longest = Hold::longest(Some(hold), self.env.config).unwrap_or(Duration::MAX);
         let most = longest.saturating_sub(now.boot.since(lock.held_since()));
         let left = self.claim.forget_at().since(now.boot);
-        // A node that got the last extension late keeps its key for longer than that was asked for. A TTL may have been longer
-        // than the longest hold from the beginning.
+        // A node that got the last extension late keeps its key for longer than was asked, so
+        // `left` is limited too. The validity is longer than `most` only if the TTL always was.
         let ttl = if lock.lease.remaining(now) > most { left } else { left.max(asked).min(most) };
         let ttl = Duration::from_millis(ttl.as_nanos().div_ceil(1_000_000) as u64);
         ttl.min(self.env.settings().max_ttl)
     }
 
-    /// Others may share it from now on.
+    /// Reports that others may share the resource from now on.
     pub(crate) fn downgraded(&mut self, was_extending: bool) {
         if was_extending {
             self.env.metrics.extended += 1;
@@ -272,7 +273,7 @@ impl LockAtWork<'_> {
 }
 
 impl Locks {
-    /// A lock that is held has a companion, which shares its resource.
+    /// Pairs a held lock with a companion that shares its resource.
     pub(crate) fn pair(&mut self, id: LockId, companion: LockId) {
         self.set_mode_change(id, ModeChange::Upgraded(companion));
         self.set_mode_change(companion, ModeChange::Companion(id));
@@ -284,7 +285,7 @@ impl Locks {
         }
     }
 
-    /// Whether an extension is under way that its caller waits for.
+    /// Returns whether an extension is in flight for which the caller waits.
     pub(crate) fn is_extended_by_caller(&self, id: LockId) -> bool {
         self.at_work(id).is_some_and(|(lock, active)| {
             lock.phase == Phase::Extending && !active.hold.is_extended_by_itself()

@@ -1,7 +1,6 @@
-//! A command's bytes, made for the first node and copied for the others.
+//! The bytes of a command, encoded for the first node and copied for the others.
 //!
-//! The commands of one claim to its nodes differ in two digits, those of the token that name the node. So a command
-//! is encoded once and then copied. Not here: its arguments, see `lock_kind`, and which nodes it goes to.
+//! The commands of one claim differ only in the two digits of the token that name the node.
 
 use crate::proto::config::Config;
 use crate::proto::core::claims::{Claim, hex};
@@ -11,17 +10,17 @@ use crate::proto::lock_kind::Command;
 use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::time::ClockReading;
 
-/// The command that was encoded last.
+/// The last command that was encoded.
 #[derive(Default)]
 pub(crate) struct EncodedCommand {
     of: Option<Subject>,
     bytes: Vec<u8>,
     token: Vec<u8>,
-    /// Offset of the digits that name the node.
+    /// The offset of the digits that name the node.
     at: usize,
 }
 
-/// Everything in a command but the node: two commands with the same subject have the same bytes.
+/// The subject of a command: everything in its bytes but the node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Subject {
     claim: ClaimId,
@@ -32,7 +31,8 @@ struct Subject {
 }
 
 impl EncodedCommand {
-    /// Sends a command about a claim to a node. The claim is found only if the command is not encoded yet.
+    /// Sends a command of a claim to a node. `claim` is called only if the command is not encoded
+    /// yet.
     #[inline]
     pub(in crate::proto::core) fn send<'c>(
         &mut self,
@@ -55,8 +55,9 @@ impl EncodedCommand {
         node.pipeline.push(pending(by_digest), now.boot, |out| out.extend_from_slice(bytes));
     }
 
-    /// The bytes for one node. If the last command had another subject, `encode` writes them: it gets a buffer for the
-    /// token and one for the command, and returns the token's offset; `None` if there is no such claim.
+    /// Returns the bytes for one node. If the last command had another subject, `encode` writes the
+    /// token and the command to the two buffers and returns the token's offset, or `None` without
+    /// such a claim.
     #[inline]
     fn for_node(
         &mut self,
@@ -65,6 +66,7 @@ impl EncodedCommand {
         encode: impl FnOnce(&mut Vec<u8>, &mut Vec<u8>) -> Option<usize>,
     ) -> Option<&[u8]> {
         if self.of != Some(subject) {
+            // Otherwise an `encode` that fails would leave a subject with other bytes.
             self.of = None;
             self.bytes.clear();
             self.at = encode(&mut self.token, &mut self.bytes)? + RANDOM_DIGITS;

@@ -1,7 +1,7 @@
-//! One command about a claim, to one node.
+//! The sending of one command of a claim to one node, for requests, extensions, undos and
+//! write-backs.
 //!
-//! Apart from whoever asks, extends, undoes or writes back, because it is the same for all of them. Not here: what
-//! is in a command, see `lock_kind`, and whether the node may have it.
+//! Every command that is sent is followed up: a waiter of this core may have to read the key again.
 
 pub(super) mod encoded_command;
 
@@ -11,7 +11,7 @@ use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::{lock_kind::Command, time::ClockReading};
 
 impl LockAtWork<'_> {
-    /// Sends a command about the lock's claim, as [`Core::send`] does.
+    /// Sends a command of the lock's claim, as [`Core::send`] does.
     pub(super) fn send(
         &mut self,
         to: NodeId,
@@ -28,8 +28,9 @@ impl LockAtWork<'_> {
 }
 
 impl Core {
-    /// Sends a command about a claim to one node; `numbers` are the TTL in ms and the counter that it gives,
-    /// or zero. `pending` makes what the answer belongs to, given whether the command goes by digest.
+    /// Sends a command of a claim to one node. `numbers` are the TTL in ms and the counter, or
+    /// zero. `pending` creates the request for the answer, given whether the command is sent by
+    /// digest.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -46,7 +47,7 @@ impl Core {
         self.sent(id, std::iter::once(to), now);
     }
 
-    /// Follows up a command about a claim that was sent to these nodes.
+    /// Follows up a command of a claim that was sent to these nodes.
     #[inline]
     pub(super) fn sent(
         &mut self,
@@ -55,6 +56,8 @@ impl Core {
         now: ClockReading,
     ) {
         for node in to {
+            // A node does not report our own changes, and forgets that this connection tracks the
+            // key.
             if self.node(node).push.notifies() {
                 self.read_behind(id, node, now);
             }
