@@ -217,7 +217,7 @@ mod tests {
 
     /// The rest of another lock's work has no effect.
     #[test]
-    fn an_idle_lock_that_has_work_again_is_as_granted() {
+    fn an_idle_lock_that_becomes_active_has_all_grants() {
         let now = ClockReading { boot: Timestamp(7), wall: Timestamp(7) };
         let mut locks = Locks::new();
         let mut failed = Votes::new(3, 2);

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_takes_as_long_as_a_quorum() {
+    fn a_round_takes_as_long_as_a_quorum() {
         let now = ClockReading { boot: Timestamp(100), wall: Timestamp(0) };
         let mut round = Round::new();
         round.begins(now);
