@@ -1,13 +1,13 @@
-//! Observing who leads: whoever wants to know is told of each change.
+//! Observers, which report each change of the leader of an election.
 //!
-//! Nothing is written. A look reads three things of a node, one behind the other: the fencing counter, the key, and the
-//! counter again. Each holder raises the counter, so that between two equal readings there was one holder, and it is known
-//! whose term it is. All nodes are looked at in rounds. A timer begins one every other second, and it alone is relied
-//! on; a quorum of nodes is asked to report changes, and a report begins a round at once. Any change of leader meets that
-//! quorum in a node. Of what we change ourselves no node reports, so that our own grants and releases begin rounds too.
+//! Nothing is written. A reading of a node is three reads: the fencing counter, the key, and the
+//! counter again. Each holder raises the counter, so between two equal counters there was one
+//! holder, and the counter is its term. A round reads all nodes. A timer starts one every 2 s, and
+//! only the timer is relied on. A report from a node starts one at once: a quorum of nodes is asked
+//! to report changes, and every change of leader reaches a node of that quorum. No node reports our
+//! own changes to us, so our own grants and releases start rounds too.
 //!
-//! Not here: what nodes say adds up to, see `sight`; how a node comes to report, see `push`; taking the lead, which is
-//! acquiring a lock.
+//! See docs/how-it-works/protocol.md.
 
 mod rounds;
 mod sight;
@@ -21,40 +21,40 @@ use crate::proto::{
 
 pub use self::sight::{Leader, LeaderVerdict, LeaderView, NodeSight};
 
-/// All who observe.
+/// All observers of a core.
 pub(super) struct Observers {
     slots: Slab<ObserverId, Observation>,
     by_resource: BTreeMap<Vec<u8>, BTreeSet<Key>>,
 }
 
-/// One who observes who leads.
+/// An observer of one resource.
 #[derive(Default)]
 struct Observation {
     resource: Vec<u8>,
-    /// By node.
+    /// The state of each node.
     sights: Vec<Sight>,
     /// The verdict that was announced last.
     announced: Option<LeaderVerdict>,
     /// The verdict at the last poll of its event.
     polled: Option<LeaderVerdict>,
-    /// When the last round began.
+    /// The start of the last round.
     read_at: Timestamp,
-    /// When the next one begins.
+    /// The start of the next round.
     next_at: Timestamp,
 }
 
-/// What is known of one node.
+/// The readings of one node.
 #[derive(Clone, Default)]
 struct Sight {
-    /// A look that is under way.
+    /// The reading in progress.
     pending: Option<PendingRead>,
-    /// It may have changed since that look began.
+    /// Whether the node may have changed since that reading began.
     is_stale: bool,
-    /// What it said last, or why it does not say.
+    /// The result of the last reading.
     last: Option<Result<NodeSight, Cause>>,
 }
 
-/// What a look has brought so far.
+/// The reads of a reading so far.
 #[derive(Clone)]
 struct PendingRead {
     since: Timestamp,
@@ -62,7 +62,7 @@ struct PendingRead {
     key: Result<KeyState, Cause>,
 }
 
-/// One of the reads of a look, in their order.
+/// A read of a reading, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
     CounterBefore,
@@ -75,10 +75,10 @@ impl Observers {
         Self { slots: Slab::new(), by_resource: BTreeMap::new() }
     }
 
-    /// Returns whether the verdict has changed since the last poll for it, and notes this poll.
+    /// Returns whether the verdict has changed since the last poll, and records this one.
     ///
-    /// A verdict that changed and changed back between two polls has left two events in the queue, and
-    /// [`unobserve`](Core::unobserve) does not remove those of its observer.
+    /// A verdict that changed and changed back between two polls has left two events in the queue,
+    /// and [`unobserve`](Core::unobserve) does not remove the events of its observer.
     #[cold]
     pub(super) fn polled(&mut self, id: ObserverId) -> bool {
         let Some(observer) = self.slots.find_mut(id) else { return false };
@@ -89,14 +89,14 @@ impl Observers {
         is_news
     }
 
-    /// Those who observe the resource with this key or this fencing counter.
+    /// Returns the observers of the resource with this key or this fencing counter.
     pub(super) fn of(&self, key: &[u8]) -> impl Iterator<Item = ObserverId> {
         let resource = key.strip_prefix(COUNTER_PREFIX).unwrap_or(key);
         let keys = self.by_resource.get(resource).into_iter().flatten();
         keys.map(|&key| key.into())
     }
 
-    /// When something is due for any of them.
+    /// Returns when something is due for any observer.
     pub(super) fn due(&self) -> Timestamp {
         self.slots.due()
     }

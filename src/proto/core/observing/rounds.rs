@@ -1,4 +1,4 @@
-//! Rounds of looks, and what observers are told.
+//! The rounds of readings, and what is announced to observers.
 
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ use crate::proto::{
 };
 use crate::resp::{Token, command};
 
-/// What happens to observers.
+/// The transitions of observers.
 impl Observers {
-    /// Lets an observer change, and calls for a timeout when something is due for it then. One that has stopped is ignored.
+    /// Applies a change to an observer, and schedules its next work. An id that has ended is
+    /// ignored.
     fn change(
         &mut self,
         id: ObserverId,
@@ -26,7 +27,7 @@ impl Observers {
         if let Some(observer) = self.slots.find_mut(id) {
             let due = change(observer, env);
             self.slots.arm(id, due);
-            // What is due is armed already, or this timeout comes to it.
+            // Work that is due now is armed already, or is done by this timeout.
             if due > env.now.boot {
                 env.arm(due);
             }
@@ -51,7 +52,6 @@ impl Observers {
     }
 
     fn end(&mut self, id: ObserverId) {
-        // It may have ended before.
         let Some(observer) = self.slots.find_mut(id) else { return };
         let resource = std::mem::take(observer).resource;
         if let Some(keys) = self.by_resource.get_mut(&resource) {
@@ -63,7 +63,7 @@ impl Observers {
         self.slots.free(id);
     }
 
-    /// Does what is due for any of them.
+    /// Does the work that is due for observers.
     pub(crate) fn check_timers(&mut self, nodes: &mut Nodes, env: &mut Env<'_>) {
         let mut at = 0;
         while let Some(id) = self.slots.next_due(&mut at, env.now.boot) {
@@ -71,7 +71,8 @@ impl Observers {
         }
     }
 
-    /// What it observes may have changed: the next round begins now, unless the last one has begun only just.
+    /// Starts the next round because the resource may have changed, at least [`APART`] after the
+    /// last.
     pub(crate) fn wake(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) {
         self.change(id, env, |observer, env| observer.wake(id, nodes, env));
     }
@@ -80,7 +81,7 @@ impl Observers {
         self.slots.len() == 0
     }
 
-    /// We have changed what nodes hold for this claim. No node reports that to us.
+    /// Wakes the observers of a claim's resources, because we have changed keys of the claim.
     pub(crate) fn claim_changed(
         &mut self,
         id: ClaimId,
@@ -88,19 +89,20 @@ impl Observers {
         nodes: &mut Nodes,
         env: &mut Env<'_>,
     ) {
+        // No node reports our own changes to us.
         let keys = claims.find(id).into_iter().flat_map(|claim| claim.keys().iter());
         let observers: Vec<_> = keys.flat_map(|key| self.of(key)).collect();
         observers.into_iter().for_each(|observer| self.wake(observer, nodes, env));
     }
 
-    /// This node can be asked, or may have changed unheard.
+    /// Reads a node that takes reads again, or may have changed without a report.
     pub(crate) fn refresh(&mut self, node: NodeId, nodes: &mut Nodes, env: &mut Env<'_>) {
         self.change_all(nodes, env, |id, observer, nodes, env| {
             observer.refresh(id, &mut nodes[node.index()], env)
         });
     }
 
-    /// The link to this node is lost, and the looks that were under way.
+    /// Forgets the readings of a node whose link is lost.
     pub(crate) fn lose(&mut self, node: NodeId, nodes: &mut Nodes, env: &mut Env<'_>) {
         self.change_all(nodes, env, |id, observer, nodes, env| {
             let cause = nodes[node.index()].link.cause();
@@ -116,13 +118,14 @@ impl Observers {
         change: impl Fn(ObserverId, &mut Observation, &mut Nodes, &mut Env<'_>) -> Timestamp,
     ) {
         let ids: Vec<_> = self.ids().collect();
+        // Another node may have to report in its place.
         if !ids.is_empty() {
             nodes.ask_for_reports(env);
         }
         ids.iter().for_each(|&id| self.change(id, env, |it, env| change(id, it, nodes, env)));
     }
 
-    /// Takes the answer to a read of a look.
+    /// Takes the answer to a read.
     pub(crate) fn answered(
         &mut self,
         (id, read): (ObserverId, Read),
@@ -140,9 +143,10 @@ impl Observers {
     }
 }
 
-/// Commands.
+/// The commands.
 impl Core {
-    /// What was announced last, and what each node says; `None` before the first [`Event::Observed`].
+    /// Returns the last announced verdict and the last reading of each node, or `None` before the
+    /// first [`Event::Observed`].
     #[must_use]
     pub fn observation(&self, id: ObserverId) -> Option<LeaderView> {
         let observer = self.observers.slots.find(id)?;
@@ -150,22 +154,23 @@ impl Core {
         Some(LeaderView { verdict: observer.announced.clone()?, nodes })
     }
 
-    /// Stops observing, and no event about it follows. An unknown id is ignored.
+    /// Stops an observer. No event about it follows. An unknown id is ignored.
     pub fn unobserve(&mut self, id: ObserverId) {
         self.observers.end(id);
     }
 }
 
-/// Rounds. Each transition returns when something is due for the observer.
+/// The rounds. Each transition returns when something is due for the observer.
 impl Observation {
-    /// What the nodes add up to now.
+    /// Returns the verdict of all readings now.
     fn verdict(&self, quorum: usize) -> LeaderVerdict {
         let last =
             self.sights.iter().map(|sight| sight.last.as_ref().and_then(|it| it.as_ref().ok()));
         sight::verdict(last, quorum)
     }
 
-    /// Whether a node is about to say what may change the verdict. One that seems to hang, or is late, is not waited for.
+    /// Returns whether an answer in progress may change the verdict. A node that seems to hang, or
+    /// is late, is not waited for.
     fn awaits(&self, verdict: &LeaderVerdict, hanging: NodeSet) -> bool {
         NodeSet::first(self.sights.len()).without(hanging).iter().any(|node| {
             let sight = &self.sights[node.index()];
@@ -177,7 +182,7 @@ impl Observation {
         })
     }
 
-    /// When the first look that is under way is late.
+    /// Returns when the first reading in progress is late.
     fn late_at(&self, patience: Duration) -> Timestamp {
         let open = self.sights.iter().filter(|sight| !matches!(sight.last, Some(Err(_))));
         let since = open.filter_map(|sight| Some(sight.pending.as_ref()?.since + patience));
@@ -195,6 +200,7 @@ impl Observation {
     }
 
     fn wake(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) -> Timestamp {
+        // A resource that changes hands often must not cost a round each time.
         let at = env.now.boot.max(self.read_at + APART);
         self.next_at = self.next_at.min(at);
         if at == env.now.boot { self.begin_round(id, nodes, env) } else { at }
@@ -209,7 +215,7 @@ impl Observation {
         self.announce(id, env).min(late.unwrap_or(Timestamp::NEVER))
     }
 
-    /// One look at a time: what changes while it is under way is seen by the next.
+    /// Starts a reading of a node. One at a time: a change during a reading is seen by the next.
     fn refresh(&mut self, id: ObserverId, node: &mut Node, env: &mut Env<'_>) -> Timestamp {
         let (now, sight) = (env.now.boot, &mut self.sights[node.id().index()]);
         if sight.pending.is_some() {
@@ -230,6 +236,7 @@ impl Observation {
                 Read::Key => (&self.resource, VIEWED),
                 Read::CounterBefore | Read::CounterBehind => (&counter, DIGITS),
             };
+            // Every change of holder changes the key, so its report is enough.
             if read == Read::Key {
                 node.track_next(now);
             }
@@ -251,12 +258,14 @@ impl Observation {
         env: &mut Env<'_>,
     ) -> Timestamp {
         let sight = &mut self.sights[node.id().index()];
-        // The connection of this look was lost, or its observer has a new one.
+        // The connection of this reading was lost, or the id belongs to a new observer.
         let Some(pending) = &mut sight.pending else { return Timestamp::NEVER };
         match read {
             Read::CounterBefore => pending.counter = number(value),
             Read::Key => pending.key = state(value),
             Read::CounterBehind => {
+                // Between two equal counters there was one holder, so the counter is that holder's
+                // term.
                 let counter = pending.counter.filter(|&before| number(value) == Some(before));
                 sight.last = Some(pending.key.clone().map(|state| NodeSight { state, counter }));
                 sight.pending = None;
@@ -268,9 +277,10 @@ impl Observation {
         Timestamp::NEVER
     }
 
-    /// A node has said something, or says nothing any longer. What that changes is announced.
+    /// Announces a new verdict after a reading, or after the loss of one.
     fn announce(&mut self, id: ObserverId, env: &mut Env<'_>) -> Timestamp {
         let verdict = self.verdict(env.config.quorum());
+        // Other verdicts may change in a moment, when all nodes have answered.
         let is_settled = verdict.is_whole() || !self.awaits(&verdict, env.suspected);
         if is_settled && self.announced.as_ref() != Some(&verdict) {
             self.announced = Some(verdict);
@@ -281,13 +291,14 @@ impl Observation {
 }
 
 impl Nodes {
-    /// A push link that nobody wants for longer than a few rounds is closed.
+    /// Asks a quorum of nodes to report changes.
     fn ask_for_reports(&mut self, env: &mut Env<'_>) {
+        // In each round, because a push link that is not wanted for a few rounds is closed.
         let reporting = self.best_reporting(env.suspected, env.config.quorum());
         self.want_push(reporting, env);
     }
 
-    /// Returns a quorum of the nodes that vote, those first that do report and those last that will not.
+    /// Returns a quorum of the nodes that vote: first those that report, last those that cannot.
     fn best_reporting(&self, hanging: NodeSet, quorum: usize) -> NodeSet {
         let rank = |node: &&Node| match node.push.ability() {
             _ if node.push.notifies() => 0,
@@ -303,7 +314,7 @@ impl Nodes {
     }
 }
 
-/// What a key holds, from its beginning.
+/// Returns the state of a key from the beginning of its value.
 fn state(value: Result<&[u8], Cause>) -> Result<KeyState, Cause> {
     match value {
         Ok(b"") => Ok(KeyState::Free),
@@ -313,7 +324,7 @@ fn state(value: Result<&[u8], Cause>) -> Result<KeyState, Cause> {
     }
 }
 
-/// A counter's value; 0 where there is none. What is no number tells nothing.
+/// Returns the value of a counter, 0 if it does not exist, and `None` if it is not a number.
 fn number(value: Result<&[u8], Cause>) -> Option<u64> {
     match value {
         Ok(b"") => Some(0),
@@ -322,13 +333,13 @@ fn number(value: Result<&[u8], Cause>) -> Option<u64> {
     }
 }
 
-/// Whatever happens, it is looked at so often.
+/// The interval of rounds without reports.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// Rounds are so far apart at least, however often a resource changes hands.
+/// The shortest time between two rounds, however often a resource changes hands.
 const APART: Duration = Duration::from_millis(5);
 
-/// The place of the last digit that a counter can have, and one more.
+/// The offset of the last digit that a counter can have, and one more.
 const DIGITS: usize = 16;
 
 #[cfg(test)]

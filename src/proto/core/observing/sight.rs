@@ -1,7 +1,8 @@
-//! What nodes have said about a leader, and what that adds up to. Pure: it decides nothing about when to look.
+//! The readings of nodes, and the verdict about the leader that follows from them.
 //!
-//! A leader is a token on a quorum of nodes, and its term is the fencing counter that a quorum of these nodes has. So
-//! what it adds up to was true at some moment for each node, and need not have been true on all of them at one.
+//! A leader is a token on a quorum of nodes, and its term is the fencing counter that a quorum of
+//! these nodes has. The verdict was true at some moment on each node, but perhaps at no moment on
+//! all.
 
 use std::fmt;
 
@@ -9,53 +10,54 @@ use crate::proto::fence::{Agreement, FencingToken, agreement, is_exclusive};
 use crate::proto::key_state::{Holder, KeyState};
 use crate::proto::vote::Cause;
 
-/// Who leads, as one who observes sees it. It is a hint: it may be over when it is read.
+/// The leader of an election, as an observer sees it. It is a hint, which may be outdated when it
+/// is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaderView {
-    /// What the nodes add up to, as it was last announced.
+    /// The verdict of all nodes, as it was last announced.
     pub verdict: LeaderVerdict,
-    /// What each node last said, in the order of the configuration; `None` if it has said nothing yet.
+    /// The last reading of each node, in the order of the configuration. `None` before the first.
     pub nodes: Vec<Option<Result<NodeSight, Cause>>>,
 }
 
-/// What the nodes add up to.
+/// The verdict of all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaderVerdict {
-    /// One holder has a quorum.
+    /// A holder has a quorum.
     Leader(Leader),
-    /// Nobody can have a quorum.
+    /// No holder can have a quorum.
     Nobody,
-    /// So few nodes tell that somebody may lead or not.
+    /// Too few nodes have answered to decide whether a holder has a quorum.
     Unknown,
 }
 
-/// A leader, as far as may be told.
+/// A leader, as far as it may be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// Its label, which is its address as a rule; printable. `None` if it has none.
+    /// The label of the leader, usually its address, printable. `None` if it has none.
     pub label: Option<String>,
-    /// What tells leaders with the same label apart: see
+    /// A number that distinguishes leaders with the same label: see
     /// [`Holder::fingerprint`](crate::proto::Holder::fingerprint).
     pub fingerprint: u32,
-    /// Its term, which is its fencing token. `None` if no quorum agrees on one yet, as when it was elected only now, or if
-    /// it holds the lock without a fencing token.
+    /// The term, which is the leader's fencing token. `None` if no quorum agrees on one yet, as
+    /// directly after the election, or if it holds the lock without a fencing token.
     pub term: Option<FencingToken>,
 }
 
-/// What one node says.
+/// The reading of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeSight {
-    /// What is under the key: without a remaining time, which is not asked for.
+    /// The state of the key, without the remaining time, which is not read.
     pub state: KeyState,
-    /// The fencing counter, if it was the same before and behind the key.
+    /// The fencing counter, if it was the same before and after the key was read.
     pub counter: Option<u64>,
 }
 
-/// Adds up what the nodes have last said.
+/// Returns the verdict of the last readings.
 pub(super) fn verdict<'s>(
     sights: impl Iterator<Item = Option<&'s NodeSight>> + Clone,
     quorum: usize,
@@ -85,8 +87,9 @@ pub(super) fn verdict<'s>(
     }
 }
 
-/// Those who lead hold the resource alone, so that their numbers are even.
+/// Returns the term that a quorum of counters agrees on.
 fn term(counters: &[u64], quorum: usize) -> Option<FencingToken> {
+    // A leader holds the resource exclusively, and the tokens of exclusive holders are even.
     match agreement(counters, quorum) {
         Agreement::Reached(term) if is_exclusive(term) => Some(FencingToken::new(term)),
         Agreement::Reached(_) | Agreement::Behind(_) => None,
@@ -94,8 +97,9 @@ fn term(counters: &[u64], quorum: usize) -> Option<FencingToken> {
 }
 
 impl LeaderVerdict {
-    /// Whether it names a leader with its term, so that it is worth telling while some nodes are still being asked. What
-    /// else is seen in the middle of a change may be neither what was nor what will be.
+    /// Returns whether the verdict names a leader and its term, so that it is announced before all
+    /// nodes have answered. Any other verdict during a change may be neither the old state nor the
+    /// new one.
     pub(super) fn is_whole(&self) -> bool {
         matches!(self, Self::Leader(leader) if leader.term.is_some())
     }
@@ -127,7 +131,7 @@ mod tests {
         NodeSight { state: KeyState::Free, counter: Some(counter) }
     }
 
-    /// The leader's fingerprint and term.
+    /// Returns the leader's fingerprint and term.
     fn seen(sights: &[Option<NodeSight>]) -> Result<(u32, Option<u64>), LeaderVerdict> {
         match verdict(sights.iter().map(Option::as_ref), sights.len() / 2 + 1) {
             LeaderVerdict::Leader(Leader { fingerprint, term, .. }) => {
@@ -144,7 +148,7 @@ mod tests {
         assert_eq!(seen(&[Some(held(a, 8)), Some(held(a, 6)), None]), Ok((a, None)));
         let others = [Some(held(a, 8)), Some(held(a, 8)), Some(held(b, 10))];
         assert_eq!(seen(&others), Ok((a, Some(8))), "it has the two others");
-        // The counter of a node that does not have the leader belongs to somebody else.
+        // The counter of a node without the leader's token belongs to another holder.
         let mixed = [Some(held(a, 8)), Some(held(a, 6)), Some(free(8))];
         assert_eq!(seen(&mixed), Ok((a, None)));
         assert_eq!(seen(&[Some(held(a, 7)), Some(held(a, 7)), None]), Ok((a, None)), "odd");

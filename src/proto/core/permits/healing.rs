@@ -1,8 +1,9 @@
-//! Healing: a permit that is held is asked for on the nodes that do not keep it.
+//! Healing: a held permit is requested on the nodes that do not keep it.
 //!
-//! Once for each node that denied or gave another slot, when the lock is granted or as soon as its late answer is there; and
-//! if the slot is taken there, by somebody who is about to go, up to three times more. Never with an extension: that would
-//! bring permits back that an operator or a loss has ended. So a node that once counted is not healed.
+//! Each node that denied or gave another slot is asked once, when the lock is granted or when its
+//! late answer arrives. If the slot is taken there, its holder may be about to leave, so the node
+//! is asked up to three times more. Healing is never part of an extension, which would bring back
+//! permits that an operator or a loss has ended. So a node that once counted is not healed.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ impl Healing {
         self.nodes.clear();
     }
 
-    /// When the next node is to be asked again.
+    /// Returns when the next node is due to be asked again.
     pub(super) fn due(&self) -> Timestamp {
         let all = self.nodes.iter().map(|healed| healed.again_at);
         all.min().unwrap_or(Timestamp::NEVER)
@@ -33,7 +34,7 @@ impl Healing {
         self.nodes.iter().any(|healed| healed.node == node)
     }
 
-    /// The node is asked now.
+    /// Records that a node is asked now.
     fn asks(&mut self, node: NodeId, lease: Lease) {
         match self.nodes.iter_mut().find(|healed| healed.node == node) {
             Some(healed) => {
@@ -46,7 +47,8 @@ impl Healing {
         }
     }
 
-    /// The slot is taken there: the node is asked again after a while, unless that was the last time.
+    /// Records that the slot is taken on a node, which is asked again later unless this was the
+    /// last time.
     fn taken(&mut self, node: NodeId, now: Timestamp) {
         let round_trip = self.round_trip;
         if let Some(healed) = self.nodes.iter_mut().find(|healed| healed.node == node)
@@ -56,12 +58,13 @@ impl Healing {
         }
     }
 
-    /// For how long the node keeps the permit that it has granted.
+    /// Returns the time for which a node keeps the permit if it has granted it.
     fn lease_of(&self, node: NodeId) -> Option<Lease> {
         self.nodes.iter().find(|healed| healed.node == node).map(|healed| healed.lease)
     }
 
-    /// The nodes that are to be asked again. It is for the last time, unless they are asked now.
+    /// Takes the nodes that are due to be asked again. A node that is not asked now is not due
+    /// again.
     fn take_due(&mut self, now: Timestamp) -> NodeSet {
         let mut due = NodeSet::EMPTY;
         for healed in self.nodes.iter_mut().filter(|healed| healed.again_at <= now) {
@@ -72,17 +75,17 @@ impl Healing {
     }
 }
 
-/// After so many round trips a node is asked again where the slot was taken.
+/// The pauses, in round trips, before a node on which the slot was taken is asked again.
 const PAUSES: [u32; 3] = [2, 4, 6];
 
 impl LockAtWork<'_> {
-    /// A permit was granted: asks for it on the nodes that denied, or gave another slot.
+    /// Requests a permit that was granted on the nodes that denied, or gave another slot.
     pub(in crate::proto::core) fn heal(&mut self) {
         self.active.permit.healing.round_trip = self.active.round.took(self.env.now.boot);
         self.heal_at(self.active.votes.denies());
     }
 
-    /// A node has denied a claim after its permit was granted, or has given another slot.
+    /// Heals a node that has denied after the permit was granted, or has given another slot.
     pub(in crate::proto::core) fn heal_late(&mut self, node: NodeId) {
         let was_granted = self.claim.slot().is_some() && self.lock.phase.is_held();
         if was_granted && !self.active.permit.healing.is_known(node) {
@@ -91,8 +94,10 @@ impl LockAtWork<'_> {
     }
 
     fn heal_at(&mut self, mut nodes: NodeSet) {
-        // From before the move leaves, as for every lease.
+        // The lease counts from before the move is sent, as every lease does.
         let lease = Lease::new(self.env.now, self.lock.ttl(), self.env.config.drift);
+        // A node that counts keeps the permit already, and one that owes an undo will delete this
+        // token.
         let settled = self.claim.owed().or(self.claim.counted());
         nodes = nodes.without(settled);
         for node in nodes.iter() {
@@ -108,7 +113,7 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// A node has answered a move of a permit that is held.
+    /// Takes a node's answer to a move of a held permit.
     pub(in crate::proto::core) fn take_healed(&mut self, node: NodeId, vote: Vote) {
         if !self.lock.phase.is_held() {
             return;
@@ -125,7 +130,7 @@ impl LockAtWork<'_> {
         self.arm(self.active.permit.due());
     }
 
-    /// Nodes are asked again whose time has come, unless the lock is lost.
+    /// Asks the nodes that are due again, unless the lock is lost.
     pub(in crate::proto::core) fn heal_due(&mut self) {
         if self.lock.phase.is_held() {
             let due = self.active.permit.healing.take_due(self.env.now.boot);

@@ -1,12 +1,13 @@
-//! One of a semaphore's permits: from slots that nodes have given to the one that a quorum keeps.
+//! A permit of a semaphore: from the slots that nodes give to the one that a quorum keeps.
 //!
-//! Each node gives whichever slot is free there, so that a quorum of grants is no permit yet. Where their slots differ, the
-//! client *settles*, once per attempt: it moves its entries to one slot, see `settling`. Once it holds, it *heals*: nodes
-//! that gave another slot, or none, are asked for its slot, see `healing`. Without that, permits on a bare quorum
-//! leave holes on the others, into which newcomers fall and make more.
+//! Each node gives any slot that is free there, so a quorum of grants is not yet a permit. If the
+//! slots differ, the client *settles* once per attempt: it moves its entries to one slot
+//! (`settling`). While it holds the permit, it *heals*: nodes that gave another slot, or none, are
+//! asked for its slot (`healing`). Without that, permits on a bare quorum leave holes on the other
+//! nodes, which newcomers fill and so make more.
 //!
-//! A move is an ask: it is guarded, counted, and undone by its token, and what a node has answered before counts no longer
-//! once one is sent to it. Not here: which slot is the best, see `proto::permits`.
+//! A move is a request: it is guarded, counted, and undone by its token. The earlier answer of a
+//! node no longer counts once a move is sent to it. The choice of a slot is in `proto::permits`.
 
 mod healing;
 mod settling;
@@ -16,40 +17,40 @@ use std::time::Duration;
 use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::{lease::Lease, lock_mode::LockMode, permits::Offer, time::Timestamp};
 
-/// What the nodes have given one lock, and what is being healed. Empty for a lock that is no permit.
+/// The slots that nodes have given to one lock, and its healing. Empty for other locks.
 #[derive(Debug)]
 pub(super) struct Permit {
     is_wanted: bool,
-    /// What the nodes gave the present attempt before it settled.
+    /// The slots given to the current attempt before it settled.
     offers: Vec<(NodeId, Offer)>,
     healing: Healing,
 }
 
-/// The nodes that one lock heals.
+/// The healing of one lock.
 #[derive(Debug)]
 struct Healing {
     nodes: Vec<Healed>,
-    /// How long the attempt took, roughly a round trip.
+    /// The duration of the attempt, roughly a round trip.
     round_trip: Duration,
 }
 
 #[derive(Debug)]
 struct Healed {
     node: NodeId,
-    /// How often it was asked.
+    /// The number of repeated requests.
     tries: usize,
-    /// When it is asked again; never while it is being asked.
+    /// When it is asked again. Never while a request is pending.
     again_at: Timestamp,
-    /// For how long it keeps the permit if it grants.
+    /// The time for which it keeps the permit if it grants.
     lease: Lease,
 }
 
-/// What the slots of a quorum amount to.
+/// The agreement of the slots of a quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Agreed {
-    /// All grants that count are for one slot, or for a lock that is no permit.
+    /// All grants that count are for one slot, or the lock is not a permit.
     Yes,
-    /// Nodes that have not answered, or are to be moved to it, can still make it one: the latter.
+    /// The answers that are pending can still make one slot agree. These nodes must be moved to it.
     NotYet(NodeSet),
     /// No slot is free on a quorum.
     Never,
@@ -60,13 +61,13 @@ impl Permit {
         Self { is_wanted: false, offers: Vec::new(), healing: Healing::new() }
     }
 
-    /// Of another lock.
+    /// Starts the permit of a new lock.
     pub(super) fn begin(&mut self, mode: LockMode) {
         self.is_wanted = matches!(mode, LockMode::Permit { .. });
         self.attempt_begins();
     }
 
-    /// Whether the lock is a permit.
+    /// Returns whether the lock is a permit.
     pub(super) fn is_wanted(&self) -> bool {
         self.is_wanted
     }
@@ -76,19 +77,19 @@ impl Permit {
         self.healing.begin();
     }
 
-    /// When a node is to be healed.
+    /// Returns when a node is due to be healed.
     pub(super) fn due(&self) -> Timestamp {
         self.healing.due()
     }
 
-    /// The slot that most nodes have given, and how many.
+    /// Returns the slot that most nodes have given, and their number.
     fn most_given(&self) -> Option<(u16, usize)> {
         let slots = || self.offers.iter().map(|(_, offer)| offer.slot());
         let counted = slots().map(|slot| (slot, slots().filter(|&other| other == slot).count()));
         counted.max_by_key(|&(_, count)| count)
     }
 
-    /// The nodes that have given another slot than this one.
+    /// Returns the nodes that have given another slot.
     fn with_other_slots(&self, slot: u16) -> NodeSet {
         let mut nodes = NodeSet::default();
         let others = self.offers.iter().filter(|(_, offer)| offer.slot() != slot);

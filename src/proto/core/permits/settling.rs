@@ -1,7 +1,7 @@
-//! The slots that nodes give, and settling: a quorum has granted, and its slots differ.
+//! The slots that nodes give, and settling: the slots of a quorum of grants differ.
 //!
-//! Once per attempt the nodes that gave another slot than the chosen one are asked for that, while the validity of the
-//! attempt goes on counting. Apart from `healing`, which gives a permit that is held more nodes and decides nothing.
+//! Once per attempt, the nodes that gave another slot than the chosen one are asked for that one,
+//! while the validity of the attempt is already running.
 
 use super::Agreed;
 use crate::proto::core::links::{Mistyped, Pending};
@@ -13,14 +13,15 @@ use crate::proto::{answer::Answer, lock_kind::Command, mutants::mutant, time::Cl
 use crate::resp::Token;
 
 impl Core {
-    /// The number of the permit of a lock that is held; `None` if it is none.
+    /// Returns the slot of a held permit. `None` for any other lock.
     #[must_use]
     pub fn slot(&self, id: LockId) -> Option<u16> {
         let lock = self.locks.find(id).filter(|lock| lock.phase.is_held())?;
         self.claims.find(lock.claim())?.slot()
     }
 
-    /// A node has given a slot. Once there is one on which the nodes agree, or are to agree, another one is a denial.
+    /// Takes the slot that a node has given. Any slot but the agreed one is a denial, once there is
+    /// one.
     pub(in crate::proto::core) fn slot_given(
         &mut self,
         node: NodeId,
@@ -42,7 +43,7 @@ impl Core {
         Vote::Grant
     }
 
-    /// Asks nodes for the slot of a permit.
+    /// Requests the slot of a permit from nodes.
     pub(in crate::proto::core) fn move_at(
         &mut self,
         id: LockId,
@@ -51,17 +52,18 @@ impl Core {
     ) {
         let lock = self.locks.find(id).map(|lock| (lock.phase, lock.claim()));
         let Some((phase, claim)) = lock else { return };
-        // One that is held confirms no fencing token, and so it raises no counter.
+        // A held permit confirms no fencing token, so it raises no counter.
         let asking = self.claims.find(claim).filter(|_| phase == Phase::Asking);
         let counter = asking.map_or(0, Claim::counter);
         nodes.iter().for_each(|node| self.send_move(node, claim, counter, now));
     }
 
-    /// Asks a node for the slot of this claim, and for no other. What it has given before counts no longer.
+    /// Requests the slot of this claim, and no other, from a node. Its earlier grant no longer
+    /// counts.
     fn send_move(&mut self, node: NodeId, id: ClaimId, counter: u64, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id) else { return };
-        // The move may give the node a key it has not had, which has to be undone like that of an
-        // ask.
+        // The move may give the node a key that it did not have, which must be undone as for any
+        // request.
         claim.sent(node, now.boot.after_ms(claim.ttl_ms()));
         let ttl_ms = claim.ttl_ms();
         self.common.metrics.of(node).asks += 1;
@@ -69,7 +71,7 @@ impl Core {
         self.send_with_proof(node, id, Command::Move, (ttl_ms, counter), now, pending);
     }
 
-    /// What the answer to a move says, unless the move was sent again.
+    /// Returns the answer to a move, or `None` if the move was sent again.
     pub(in crate::proto::core) fn move_answered(
         &mut self,
         node: NodeId,
@@ -90,7 +92,7 @@ impl Core {
                     return Ok(None);
                 }
             }
-            // No script was given the restart guard's key.
+            // This script was not given the restart guard's key.
             Answer::Guarded(_) if self.config.restart_guard_key().is_none() => {
                 return Err(Mistyped);
             }
@@ -101,13 +103,13 @@ impl Core {
 }
 
 impl LockAtWork<'_> {
-    /// A quorum has granted. Whether it has granted one slot; if not, and no answer to come can change that, the others
-    /// are moved to one.
+    /// Decides whether the quorum that has granted agrees on a slot. If it does not, and no pending
+    /// answer can change that, nodes are moved to one.
     pub(in crate::proto::core) fn agree_on_slot(&mut self) -> Agreed {
         let (permit, votes) = (&mut self.active.permit, &mut self.active.votes);
         let grants = votes.grants();
         permit.offers.retain(|(node, _)| grants.contains(*node));
-        // Of what it was asked for since it settled, nothing else is a grant.
+        // After settling, only the chosen slot counts as a grant.
         if self.claim.slot().is_some() {
             return Agreed::Yes;
         }
@@ -137,7 +139,7 @@ impl LockAtWork<'_> {
         Agreed::NotYet(self.settle(slot))
     }
 
-    /// Nodes that gave another slot did not grant this one.
+    /// Counts nodes that gave another slot as denials.
     fn deny_other_slots(&mut self, slot: u16) {
         for node in self.active.permit.with_other_slots(slot).iter() {
             self.active.votes.cast(node, Vote::Deny);
@@ -145,7 +147,7 @@ impl LockAtWork<'_> {
         }
     }
 
-    /// Returns the nodes that gave another slot, which are to be moved to this one. Their answers decide as those to an ask.
+    /// Returns the nodes to be moved to this slot. Their answers decide, as those to a request.
     fn settle(&mut self, slot: u16) -> NodeSet {
         self.env.metrics.settled += 1;
         self.ask_for(self.env.config.settings.response_timeout, None);
@@ -166,7 +168,7 @@ impl LockAtWork<'_> {
             }
         }
         if moved.is_empty() {
-            // Nothing is sent, so that no answer to come would say that the chosen slot has no quorum.
+            // Nothing is sent, so no answer will show that the chosen slot has no quorum.
             self.env.effects.of_lock(self.id, LockEffect::Recount);
         }
         moved
