@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_leads_where_nobody_can_have_a_quorum() {
+    fn no_client_leads_if_none_can_have_a_quorum() {
         let [a, b] = [1, 2];
         let nobody = Err(LeaderVerdict::Nobody);
         let unknown = Err(LeaderVerdict::Unknown);

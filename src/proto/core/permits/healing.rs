@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_where_the_slot_is_taken_is_asked_after_2_4_and_6_round_trips_more() {
+    fn a_node_with_a_taken_slot_is_asked_again_after_2_4_and_6_round_trips() {
         let mut healing = Healing::new();
         healing.round_trip = Duration::from_nanos(10);
         let (node, mut now, mut pauses) = (NodeId(1), Timestamp(100), Vec::new());
