@@ -1,8 +1,9 @@
-//! The channels of other libraries: to which of them a push link is subscribed for which lock.
+//! The subscriptions of a push link to channels of other libraries, and the locks they are for.
 //!
-//! A waiter for a lock of another library is notified of a release as the members of that library are, by a message on a
-//! channel. The push link is subscribed while a lock of this process waits for that resource. A connection forgets its
-//! subscriptions, a push link does not: it makes them again on the next connection. Names of channels are in `profile`.
+//! A waiter for a lock of another library is notified of a release by a message on a channel, as
+//! the members of that library are. The push link is subscribed while a lock of this core waits for
+//! the resource. A connection forgets its subscriptions; the push link makes them again on the next
+//! one.
 
 use super::{Channel, ChannelState, Channels, Push, PushStep, Stage};
 use crate::proto::core::{links::Pipeline, waiting::QueueKey};
@@ -10,25 +11,27 @@ use crate::proto::{names::LockId, time::Timestamp, vote::Cause};
 use crate::resp::command;
 
 impl Channels {
-    /// Whether no subscription is left that a node may confirm.
+    /// Returns whether no node may confirm any of the subscriptions.
     pub(super) fn are_of_no_use(&self) -> bool {
         self.0.values().all(|it| it.state == ChannelState::Forbidden || it.waiter.is_none())
     }
 
-    /// What a message on the channel of this name tells of; `None` if nobody asked for it.
+    /// Returns the resource of the channel of this name, if it was requested.
     pub(super) fn resource(&self, name: &[u8]) -> Option<QueueKey> {
         Some(self.0.get(name)?.of)
     }
 
-    /// The locks with a confirmed subscription.
+    /// Returns the locks with a confirmed subscription.
     pub(super) fn subscribed(&self) -> Vec<LockId> {
         let on = self.0.values().filter(|channel| channel.state == ChannelState::On);
         on.filter_map(|channel| channel.waiter).collect()
     }
 
-    /// Their connection has ended. The locks that may have missed a message by that.
+    /// Forgets what the connection, which has ended, has confirmed. Returns the locks that may have
+    /// missed a message.
     pub(super) fn disconnected(&mut self) -> Vec<LockId> {
         let missed = self.subscribed();
+        // The connection has ended its subscriptions, and those that are waited for are made again.
         self.0.retain(|_, channel| channel.waiter.is_some());
         for channel in self.0.values_mut() {
             (channel.is_subscribed, channel.due, channel.state) = (false, 0, ChannelState::Off);
@@ -41,7 +44,8 @@ impl Channels {
         std::mem::take(&mut self.0).into_values().filter_map(|channel| channel.waiter).collect()
     }
 
-    /// Whether the lock that waits for this one is subscribed to another one, or may be yet.
+    /// Returns whether the lock that waits for this channel is subscribed to another one, or may be
+    /// yet.
     fn has_another(&self, name: &[u8]) -> bool {
         let waiter = self.0.get(name).and_then(|channel| channel.waiter);
         let mut others = self.0.iter().filter(|(other, _)| ***other != *name);
@@ -51,7 +55,7 @@ impl Channels {
 }
 
 impl Channel {
-    /// Subscribes to it, unless the last command about it did.
+    /// Subscribes to the channel, unless the last command about it did.
     fn subscribe(&mut self, name: &[u8], pipeline: &mut Pipeline<PushStep>, now: Timestamp) {
         if self.is_subscribed {
             return;
@@ -71,27 +75,28 @@ impl Channel {
         });
     }
 
-    /// Records an answer. Returns the lock that waits, if no other command about the channel is pending.
+    /// Records an answer. Returns the lock that waits, if no other command about the channel is
+    /// pending.
     fn answered(&mut self, state: ChannelState) -> Option<LockId> {
         self.due = self.due.saturating_sub(1);
         self.state = state;
         self.waiter.filter(|_| self.due == 0)
     }
 
-    /// Whether nobody needs to know of it.
+    /// Returns whether the channel can be forgotten.
     fn is_over(&self) -> bool {
         self.waiter.is_none() && self.due == 0
     }
 }
 
 impl Push {
-    /// Whether it takes subscriptions to channels now: not for a while after it could not leave one.
+    /// Returns whether it takes subscriptions now.
     pub(in crate::proto::core) fn takes_subscriptions(&self, now: Timestamp) -> bool {
+        // Not for a while after it could not leave a channel.
         now >= self.channels_from
     }
 
-    /// A lock waits for what this channel tells of. Two resources may share one, such as `job` and `{job}` of Redisson: the second
-    /// goes without.
+    /// Subscribes a lock to this channel.
     pub(in crate::proto::core) fn subscribe(
         &mut self,
         name: &[u8],
@@ -106,6 +111,8 @@ impl Push {
             due: 0,
             state: ChannelState::Off,
         });
+        // Two resources may share a channel, such as `job` and `{job}` of Redisson. The second lock
+        // waits without it.
         if channel.of != of && channel.waiter.is_some() {
             return;
         }
@@ -115,7 +122,7 @@ impl Push {
         }
     }
 
-    /// A lock does not wait any longer; this one does, if any.
+    /// Ends the subscription of a lock. `heir` is the lock that takes it over, if any.
     pub(super) fn unsubscribe(
         &mut self,
         name: &[u8],
@@ -136,19 +143,19 @@ impl Push {
         }
     }
 
-    /// The connection takes subscriptions from now on.
+    /// Subscribes to all channels that are waited for.
     pub(super) fn subscribe_all(&mut self, now: Timestamp) {
         let waited = self.channels.0.iter_mut().filter(|(_, channel)| channel.waiter.is_some());
         waited.for_each(|(name, channel)| channel.subscribe(name, &mut self.pipeline, now));
     }
 
-    /// The node has confirmed a subscription. Returns the lock that it is for.
+    /// Records a confirmed subscription. Returns the lock that it is for.
     pub(super) fn channel_subscribed(&mut self, name: &[u8]) -> Option<LockId> {
         (self.no_channel, self.failures) = (None, 0);
         self.channels.0.get_mut(name)?.answered(ChannelState::On)
     }
 
-    /// The node has confirmed the end of a subscription.
+    /// Records the confirmed end of a subscription.
     pub(super) fn channel_unsubscribed(&mut self, name: &[u8]) {
         let Some(channel) = self.channels.0.get_mut(name) else { return };
         channel.answered(ChannelState::Off);
@@ -157,12 +164,13 @@ impl Push {
         }
     }
 
-    /// The node refuses a subscription. Of several channels one is enough, and it is not known which of them.
+    /// Records a refused subscription.
     pub(super) fn channel_refused(&mut self, name: &[u8], cause: Cause) {
         let Some(channel) = self.channels.0.get_mut(name) else { return };
         channel.answered(ChannelState::Forbidden);
         if channel.is_over() {
             self.channels.0.remove(name);
+        // One of a lock's channels is enough, and it is not known which.
         } else if !self.channels.has_another(name) {
             self.no_channel = Some(cause);
         }

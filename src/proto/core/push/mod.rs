@@ -1,15 +1,15 @@
-//! Push links: opened when a lock waits for a node's notifications, and what follows from these.
+//! Push links: the second connection to a node, on which it sends notifications to waiters.
 //!
-//! The order is: the push link subscribes; the command link is told to send its invalidations there
-//! (`CLIENT TRACKING`); and then each key that is waited for is read once more, which makes the node report its next
-//! change, and shows whether it has changed already. A node reports a key once for each time that it is read, so every
-//! refused attempt reads it again. `NOLOOP` keeps our own writes out of it. Where locks wait in the queue, a node reports only
-//! what is read behind a `CLIENT CACHING YES` (`OPTIN`), or each script would count as a read of all its keys.
+//! The order of steps matters. The push link subscribes; the command link is told to send its
+//! invalidations there (`CLIENT TRACKING`); then each key that is waited for is read again, which
+//! makes the node report its next change and shows whether it has changed already. A node reports a
+//! key once for each read, so every refused attempt reads it again. `NOLOOP` excludes our own
+//! writes. If locks wait in the queue, a node reports only what is read behind a `CLIENT CACHING
+//! YES` (`OPTIN`), because otherwise each script would count as a read of all its keys.
 //!
-//! The loss of either connection may have swallowed a notification, and counts as one. Where a server cannot or may
-//! not send notifications, waiters go by their timers. What one node does by itself is in `tracking`, and which waiters a
-//! message wakes in `notifications`. Not here: what the bytes mean, see `push_link`; what a lock does about a notification, see
-//! `waiting`.
+//! A notification is a hint: losing one costs time only. The loss of either connection may have
+//! swallowed one, and counts as one. Without notifications, waiters rely on their timers. See
+//! docs/how-it-works/waiters.md.
 
 mod channels;
 mod notifications;
@@ -36,36 +36,39 @@ pub(super) struct Push {
     decoder: Decoder,
     handshake: Handshake,
     reading: Cursor,
-    /// All keys may have changed, and waiters are not woken yet.
+    /// Whether all keys may have changed, and the waiters are not woken yet.
     has_notified_all: bool,
-    /// The resources about which other libraries have published messages, and whose waiters are not woken yet.
+    /// The resources about which other libraries have published messages, and whose waiters are not
+    /// woken yet.
     published: Vec<QueueKey>,
-    /// The channels of other libraries that it is subscribed to, or is to be.
+    /// The channels of other libraries to which it is subscribed, or will be.
     channels: Channels,
-    /// Why it is subscribed to none of them, if that was found out.
+    /// Why it is subscribed to none of them, if that is known.
     no_channel: Option<Cause>,
-    /// It does not subscribe before this, because the node refused to end a subscription.
+    /// The time before which it subscribes to no channel, because the node refused to end a
+    /// subscription.
     channels_from: Timestamp,
-    /// Whether the node can and may send notifications. That is a matter of two connections, and is tried again in its own
-    /// time.
+    /// Whether the node can and may send notifications. This depends on two connections, and is
+    /// tried again independently of them.
     ability: Ability,
-    /// Why the node cannot or may not send its invalidations here, as far as the first flight has shown.
+    /// Why the node cannot or may not send its invalidations here, as far as the first flight has
+    /// shown.
     untracked: Option<Cause>,
-    /// It is not asked for them again before this.
+    /// The time before which the node is not asked for invalidations again.
     tracked_from: Timestamp,
-    /// Links that failed since the last one on which notifications were on.
+    /// The number of links that failed since one last notified.
     failures: u32,
-    /// When a lock last had a use for it.
+    /// When a lock last had a use for it. Zero if none has.
     wanted_at: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Closed; not to be opened before `retry_at`.
+    /// Closed, and not to be opened before `retry_at`.
     Off { retry_at: Timestamp },
     /// The socket is being connected.
     Opening { until: Timestamp },
-    /// Its first flight has not been answered.
+    /// The first flight has not been answered.
     Handshake { until: Timestamp },
     /// It is subscribed.
     Subscribed,
@@ -74,18 +77,18 @@ enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tracking {
     Off,
-    /// The node was asked for it, and has not confirmed.
+    /// The node was asked to report changes, and has not confirmed.
     Asked {
         by_choice: bool,
     },
-    /// Changes of keys that the command link reads are reported here; or, by choice, of those alone that it
-    /// announces.
+    /// The node reports changes of the keys that the command link reads or, by choice, only of
+    /// those that it announces.
     On {
         by_choice: bool,
     },
 }
 
-/// One command on a push link: of the flight that begins it, or about a channel behind that.
+/// A command on a push link: a part of the first flight, or one about a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PushStep {
     Handshake(Step),
@@ -94,33 +97,34 @@ enum PushStep {
     UnsubscribeFrom(Box<[u8]>),
 }
 
-/// How far the open message has been read.
+/// The part of the current message that is read next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cursor {
-    /// Between two messages.
+    /// The next message.
     Start,
     Kind,
-    /// A confirmation: the channel, then how many there are.
+    /// A confirmation: the channel, then the number of channels.
     Subscribe,
     Unsubscribe,
     Count,
-    /// A message: the channel, then its keys, or what another library has published about this resource.
+    /// A message: the channel, then its keys, or the message of another library about this
+    /// resource.
     Channel,
     Published(QueueKey),
     Body,
     Keys(u32),
 }
 
-/// What has come on a push link.
+/// An event on a push link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News<'b> {
     /// Every key may have changed.
     All,
     /// This key has changed.
     Key(&'b [u8]),
-    /// Its first flight came to this.
+    /// The first flight has ended.
     Subscribed(Result<(), Cause>),
-    /// The same, but the node cannot or may not report changes here.
+    /// The first flight has ended, but the node cannot or may not report changes here.
     Untracked(Cause),
     /// Another library has published a message about this resource.
     Published(QueueKey),
@@ -128,24 +132,25 @@ enum News<'b> {
     Confirmed(LockId),
     /// The node refuses a subscription.
     ChannelRefused,
-    /// The node refuses to end one.
+    /// The node refuses to end a subscription.
     UnsubscribeRefused(Cause),
 }
 
-/// The channels of one push link, by their names.
+/// The channels of one push link, by name.
 #[derive(Default)]
 struct Channels(BTreeMap<Box<[u8]>, Channel>);
 
 struct Channel {
-    /// The resource that it tells of.
+    /// The resource of the channel.
     of: QueueKey,
-    /// The lock that waits for it. Without one the channel has been left, which is not confirmed.
+    /// The lock that waits for it. Without one the channel has been left, which is not confirmed
+    /// yet.
     waiter: Option<LockId>,
-    /// Whether it was entered rather than left by the last command about it on this connection.
+    /// Whether the last command about it on this connection was a subscription.
     is_subscribed: bool,
-    /// Commands about it that have no answer.
+    /// The number of commands about it without an answer.
     due: u32,
-    /// What came of the last one that has.
+    /// The result of the last command that was answered.
     state: ChannelState,
 }
 
@@ -179,8 +184,8 @@ impl Push {
         }
     }
 
-    /// Its connection has ended, and all that belonged to it is forgotten. The locks that may have missed what their
-    /// library has told.
+    /// Forgets the connection, which has ended. Returns the locks that may have missed a message of
+    /// their library.
     fn reset_connection(&mut self) -> Vec<LockId> {
         self.pipeline = Pipeline::new();
         self.inbox.clear();
@@ -193,51 +198,55 @@ impl Push {
         self.channels.disconnected()
     }
 
-    /// The command link has ended, and does not send its invalidations here any more.
+    /// Records that the command link has ended, and sends no invalidations any longer.
     pub(super) fn command_link_lost(&mut self) {
+        // The next connection of the command link must ask for tracking again.
         self.tracking = Tracking::Off;
     }
 
-    /// Another server process is there, which may send notifications although the last one did not.
+    /// Forgets all failures, because another server process may be able to notify.
     pub(super) fn forget_failures(&mut self, now: Timestamp) {
         self.failures = 0;
         self.ability = Ability::Unknown;
         self.no_channel = None;
+        // The limits were those of the other process.
         (self.tracked_from, self.channels_from) = (now, now);
         if let Stage::Off { retry_at } = &mut self.stage {
             *retry_at = now;
         }
     }
 
-    /// When it may be opened, as far as that is of use: where nothing is tracked, for the channels of other libraries.
+    /// Returns when it may be opened, as far as that is useful.
     fn opens_at(&self, retry_at: Timestamp) -> Timestamp {
+        // If the node does not track, only a channel is a reason to open the link.
         match self.channels.are_of_no_use() {
             true => retry_at.max(self.tracked_from),
             false => retry_at,
         }
     }
 
-    /// Whether a lock may wait for its notifications.
+    /// Returns whether a lock may wait for its notifications.
     pub(super) fn is_wanted(&self) -> bool {
         !matches!(self.stage, Stage::Off { .. }) || self.wanted_at != Timestamp::default()
     }
 
-    /// Whether the node reports changes of what the command link reads from now on.
+    /// Returns whether the node reports changes of the keys that the command link reads.
     pub(super) fn notifies(&self) -> bool {
         self.stage == Stage::Subscribed && matches!(self.tracking, Tracking::On { .. })
     }
 
-    /// Whether the node sends notifications, as far as it has shown.
+    /// Returns whether the node sends notifications, as far as it has shown.
     pub(super) fn ability(&self) -> Ability {
         self.ability
     }
 
-    /// Whether it takes subscriptions to channels of other libraries, as far as that is known.
+    /// Returns whether it takes subscriptions to channels of other libraries, as far as is known.
     pub(super) fn takes_channels(&self) -> bool {
         self.stage == Stage::Subscribed && self.no_channel.is_none()
     }
 
-    /// Whether it reports changes only of what is read behind a `CLIENT CACHING YES`, once it has confirmed that.
+    /// Returns whether, once confirmed, it reports only keys that are read behind a `CLIENT CACHING
+    /// YES`.
     pub(super) fn tracks_by_choice(&self) -> bool {
         let (Tracking::Asked { by_choice } | Tracking::On { by_choice }) = self.tracking else {
             return false;
@@ -245,7 +254,7 @@ impl Push {
         by_choice
     }
 
-    /// The bytes that wait to be written.
+    /// Returns the bytes that wait to be written.
     #[inline]
     pub(super) fn unsent(&self) -> &[u8] {
         self.pipeline.unsent()
@@ -256,18 +265,18 @@ impl Push {
         self.pipeline.sent(bytes);
     }
 
-    /// Where the next bytes are to be read to.
+    /// Returns the space for the next bytes of the socket.
     #[inline]
     pub(super) fn space(&mut self) -> &mut [u8] {
         self.inbox.space()
     }
 
-    /// Whether there is a connection, or will be.
+    /// Returns whether there is a connection, or will be.
     pub(super) fn is_open(&self) -> bool {
         !matches!(self.stage, Stage::Off { .. })
     }
 
-    /// Takes the inbox out, so that tokens can borrow it while what they tell changes everything else.
+    /// Takes the inbox, so that tokens can borrow it while their news change everything else.
     pub(super) fn take_inbox(&mut self) -> Inbox {
         mem::take(&mut self.inbox)
     }
@@ -276,7 +285,7 @@ impl Push {
         self.inbox = inbox;
     }
 
-    /// The next token of what was read, and how long it is.
+    /// Returns the next token of what was read, and its length.
     pub(super) fn decode<'t>(
         &mut self,
         unread: &'t [u8],
@@ -285,33 +294,33 @@ impl Push {
     }
 }
 
-/// Whether the server cannot send notifications, or forbids it.
+/// Returns whether the server cannot send notifications, or forbids them.
 fn lasts(cause: Cause) -> bool {
     cause.is_configuration() || cause == Cause::ServerError
 }
 
-/// Whether a node sends notifications of changes to those who wait.
+/// The notifications of a node to waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PushState {
-    /// Nobody waits for it.
+    /// No lock waits for them.
     Off,
-    /// It is being arranged.
+    /// The connection is being prepared.
     Opening,
-    /// It sends them.
+    /// The node sends them.
     Active,
-    /// It cannot or may not, or a lock waits and its connection is lost: waiters go by their timers. It is tried again
-    /// after a while.
+    /// The node cannot or may not send them, or a lock waits and the connection is lost. Waiters
+    /// rely on their timers. It is tried again after a while.
     Unavailable(Cause),
 }
 
-/// A push link that nobody has a use for is closed after so long.
+/// The time after which a push link without a use is closed.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// A server that cannot send notifications, or forbids it, is asked again after so long.
+/// The time after which a server that cannot send notifications, or forbids them, is asked again.
 const UNAVAILABLE_FOR: Duration = Duration::from_secs(60);
 
-/// A message names one key as a rule; how many it may name is not said anywhere.
+/// Returns the limits of a message. It usually names one key; a maximum is not documented.
 fn push_limits() -> Limits {
     Limits { bulk: 64 << 10, depth: 2, elements: 1 << 16, line: 64 << 10, reply: 1 << 20 }
 }

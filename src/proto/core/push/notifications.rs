@@ -1,4 +1,4 @@
-//! Notifications: which waiters and observers a message wakes, and the end of a wait.
+//! Notifications: the waiters and observers that a message wakes, and the end of a wait.
 
 use std::mem;
 
@@ -14,19 +14,20 @@ use crate::proto::{
 use crate::resp::Token;
 
 impl Core {
-    /// Whether a node sends notifications of changes to those who wait.
+    /// Returns whether a node sends notifications to waiters.
     #[must_use]
     pub fn push_state(&self, node: NodeId) -> PushState {
         self.node(node).push.state(self.boot, || self.locks.watchers(node).next().is_some())
     }
 
-    /// Why waiters for locks of other libraries are not subscribed to the channels of those there, if that was found out.
+    /// Returns why waiters for other libraries' locks are not subscribed to channels on a node, if
+    /// that is known.
     #[must_use]
     pub fn no_channel(&self, node: NodeId) -> Option<Cause> {
         self.node(node).push.no_channel
     }
 
-    /// All that was read is understood. All keys may have changed.
+    /// Wakes all first waiters after a read in which all keys were reported as changed.
     pub(in crate::proto::core) fn wake_all_if_notified(&mut self, id: NodeId) {
         if mem::take(&mut self.node_mut(id).push.has_notified_all) {
             self.common.effects.of_locks(self.queues.fronts(), LockEffect::WakeBy(id));
@@ -34,14 +35,14 @@ impl Core {
         }
     }
 
-    /// Notifies the waiters for what other libraries have published in one read, once each. A node that reports changes has
-    /// reported those before.
+    /// Notifies the waiters for what other libraries have published in one read, once each.
     pub(in crate::proto::core) fn notify_published(&mut self, node: NodeId) {
         let push = &mut self.node_mut(node).push;
         let mut published = mem::take(&mut push.published);
         if mutant!(ChannelIgnored) {
             published.clear();
         }
+        // A node that reports changes has reported these before.
         if push.notifies() {
             return;
         }
@@ -74,7 +75,7 @@ impl Core {
             Some(News::Subscribed(Err(cause))) => node.close_push(cause, &mut env),
             Some(News::Untracked(cause)) => node.complete_push(Some(cause), &mut env),
             Some(News::Key(key)) => self.key_notified(id, key, now),
-            // However many come in one read, each waiter is woken once.
+            // However many arrive in one read, each waiter is woken once.
             Some(News::All) => {
                 push.has_notified_all = true;
                 env.metrics.of(id).pushes += 1;
@@ -83,7 +84,7 @@ impl Core {
                 push.published.push(of);
                 env.metrics.of(id).pushes += 1;
             }
-            // Messages that were published before did not reach this lock.
+            // Messages before the confirmation did not reach this lock, so it reads the key.
             Some(News::Confirmed(waiter)) => {
                 if push.tracking == Tracking::Off {
                     env.effects.of_lock(waiter, LockEffect::ReadKeyAt(id));
@@ -100,7 +101,7 @@ impl Core {
         Ok(())
     }
 
-    /// A node reports that a key has changed.
+    /// Wakes the waiters and observers of a key that has changed.
     fn key_notified(&mut self, id: NodeId, key: &[u8], now: ClockReading) {
         self.common.metrics.of(id).pushes += 1;
         if let Some(name) = key.strip_prefix(TICKET_PREFIX) {
@@ -114,7 +115,8 @@ impl Core {
         observers.for_each(|it| self.common.effects.push(Effect::WakeObserver(it)));
     }
 
-    /// A lock waits no longer. The next in its queue takes over its subscriptions, if it needs the same ones.
+    /// Ends the subscriptions of a lock that no longer waits. The next in its queue takes them over
+    /// if it needs the same ones.
     pub(in crate::proto::core) fn unsubscribe(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let (nodes, confirmed) = active.waiting.unsubscribe();
@@ -144,7 +146,7 @@ impl Core {
 }
 
 impl Locks {
-    /// The locks that wait for this node's notifications. To look for them is a walk.
+    /// Returns the locks that wait for this node's notifications. It scans all locks.
     pub(crate) fn watchers(&self, node: NodeId) -> impl Iterator<Item = LockId> {
         self.ids().filter(move |id| {
             self.at_work(*id).is_some_and(|(lock, active)| {
@@ -154,7 +156,7 @@ impl Locks {
         })
     }
 
-    /// Whether two locks wait for the same resource as the same library does.
+    /// Returns whether two locks wait for the same resource by the same library's rules.
     fn want_the_same(&self, one: LockId, other: LockId) -> bool {
         let wanted = |id| {
             let active = self.active(id)?;

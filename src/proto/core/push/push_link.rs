@@ -1,10 +1,9 @@
-//! A node's push link: the connection on which it sends notifications of changed keys.
+//! The push link of one node: the meaning of the bytes on it.
 //!
-//! This is [server-assisted client-side caching][page] in its form for RESP2: this connection subscribes to one
-//! channel, and the command link is told to send its invalidations there (`CLIENT TRACKING ON REDIRECT`). Besides, it may
-//! hear the channels on which other libraries tell of releases (`channels`). What comes on it is a hint: a key has
-//! changed, or all of them may have, or a lock may be free. Here is what the bytes mean. Not here: which locks are woken
-//! by it.
+//! This is [server-assisted client-side caching][page] in its form for RESP2: this connection
+//! subscribes to one channel, and the command link sends its invalidations there (`CLIENT TRACKING
+//! ON REDIRECT`). It may also subscribe to the channels of other libraries (`channels`). A message
+//! is a hint: a key has changed, all keys may have, or a lock may be free.
 //!
 //! [page]: https://redis.io/docs/latest/develop/reference/client-side-caching/
 
@@ -15,7 +14,7 @@ use crate::proto::{classify::classify, time::Timestamp, vote::Cause};
 use crate::resp::{Token, command};
 
 impl Push {
-    /// The first flight.
+    /// Sends the first flight.
     pub(super) fn handshake(&mut self, node: &NodeSettings, settings: &Settings, now: Timestamp) {
         let auth = node.credentials.as_ref().map(|_| Step::Auth);
         for step in auth.into_iter().chain([Step::SetName, Step::ClientId, Step::InfoServer]) {
@@ -27,7 +26,7 @@ impl Push {
         });
     }
 
-    /// Takes one token of what the node says.
+    /// Takes one token from the node.
     pub(super) fn read<'b>(
         &mut self,
         token: Token<'b>,
@@ -53,7 +52,7 @@ impl Push {
             },
             (Cursor::Published(of), Token::Bulk(_)) => (Cursor::Start, Some(News::Published(of))),
             (Cursor::Body, Token::NilArray | Token::NilBulk) => (Cursor::Start, Some(News::All)),
-            // Any client may publish there. Only the server sends arrays.
+            // Any client may publish there, but only the server sends arrays.
             (Cursor::Body, Token::Array(0) | Token::Bulk(_)) => (Cursor::Start, None),
             (Cursor::Body, Token::Array(keys)) => (Cursor::Keys(keys), None),
             (Cursor::Keys(1), Token::Bulk(key)) => (Cursor::Start, Some(News::Key(key))),
@@ -66,7 +65,8 @@ impl Push {
         Ok(news)
     }
 
-    /// Whether the oldest command without an answer is about this channel, in the way that is being confirmed.
+    /// Returns whether the oldest command without an answer is the one about this channel that is
+    /// being confirmed.
     fn awaits(&self, name: &[u8]) -> bool {
         match (self.reading, self.pipeline.oldest().map(|due| &due.pending)) {
             (Cursor::Subscribe, Some(PushStep::Subscribe)) => name == CHANNEL,
@@ -88,7 +88,7 @@ impl Push {
         }
     }
 
-    /// An answer other than a confirmation.
+    /// Takes an answer that is not a confirmation.
     fn answer<'b>(
         &mut self,
         answer: Token<'b>,
@@ -96,8 +96,8 @@ impl Push {
         settings: &Settings,
     ) -> Result<Option<News<'b>>, Mistyped> {
         match (self.pipeline.answered().map(|due| due.pending), answer) {
-            // Without its own number the command link cannot be told to send anything here. One that the
-            // node does not know, or forbids.
+            // The node does not know the command, or forbids it. Without its own id the command
+            // link cannot be told to send anything here.
             (
                 Some(PushStep::Handshake(Step::ClientId) | PushStep::Subscribe),
                 Token::Error(text),
@@ -131,7 +131,7 @@ impl Push {
     }
 }
 
-/// The channel on which servers tell of changes.
+/// The channel on which servers report changes.
 pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
 
 #[cfg(test)]
@@ -143,7 +143,7 @@ mod tests {
         $47\r\nrun_id:0123456789012345678901234567890123456789\r\n\
         *3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n";
 
-    /// What a push link makes of a stream, `*` for all keys.
+    /// Returns the news on a push link from a stream, with `*` for all keys.
     fn notifications(stream: &[u8]) -> Result<Vec<String>, Mistyped> {
         let (node, settings) = (NodeSettings::default(), Settings::default());
         let mut push = Push::new();

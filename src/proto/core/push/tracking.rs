@@ -1,6 +1,8 @@
-//! How one node comes to report changes: its push link from opening to loss, and what its command link is told for that.
+//! The reports of one node: its push link from opening to loss, and the tracking by its command
+//! link.
 //!
-//! Invariant: a transition here changes this node only. The locks that read again, and those that wake, are effects.
+//! A transition here changes this node only. The locks that read again, and those that wake, are
+//! effects.
 
 use std::mem;
 use std::time::Duration;
@@ -15,12 +17,13 @@ use crate::proto::{
 };
 use crate::resp::{Token, command};
 
-/// What an answer says of reports: that they begin, or why there are none; `None` if it says nothing.
+/// The news about reports in an answer: they begin, or why there are none. `None` if it has no
+/// news.
 type TrackingNews = Option<Result<(), Cause>>;
 
 /// The push link.
 impl Node {
-    /// Opens the push link, or keeps it open, for a lock that waits or an observer.
+    /// Opens the push link, or keeps it open, for a waiter or an observer.
     pub(in crate::proto::core) fn want_push(&mut self, env: &mut Env<'_>) {
         let now = env.now.boot;
         self.push.wanted_at = now;
@@ -36,6 +39,7 @@ impl Node {
 
     fn open_push(&mut self, env: &mut Env<'_>) {
         let settings = env.settings();
+        // The command link must be ready, because it is the one that reads keys.
         if settings.wake == WakeStrategy::Timer || !self.link.is_ready() {
             return;
         }
@@ -45,7 +49,7 @@ impl Node {
         env.arm(until);
     }
 
-    /// Begins the first flight on a socket that is connected.
+    /// Starts the first flight on a connected socket.
     pub(in crate::proto::core) fn begin_push(&mut self, env: &Env<'_>) {
         if let Stage::Opening { until } = self.push.stage {
             self.push.stage = Stage::Handshake { until };
@@ -54,30 +58,32 @@ impl Node {
         }
     }
 
-    /// The first flight has succeeded. `untracked` is why the node cannot or may not report changes, if so.
+    /// Ends the first flight. `untracked` is why the node cannot or may not report changes, if so.
     pub(super) fn complete_push(&mut self, untracked: Option<Cause>, env: &mut Env<'_>) {
         self.push.stage = Stage::Subscribed;
         match untracked {
             None => self.track(env),
+            // The link may still serve the channels of other libraries.
             Some(cause) => self.stop_tracking(cause, env),
         }
         self.push.begin_to_linger(env);
     }
 
-    /// Closes the push link from our side.
+    /// Closes the push link.
     pub(in crate::proto::core) fn close_push(&mut self, cause: Cause, env: &mut Env<'_>) {
         let link = LinkId::push(self.id(), env.settings().nodes.len());
         env.ops.push_back(LinkOp::Close(link));
         self.sever_push(cause, env);
     }
 
-    /// The push link could not be opened, or its connection ended, and with it the reports.
+    /// Ends the push link, which could not be opened or has lost its connection, and the reports.
     pub(in crate::proto::core) fn sever_push(&mut self, cause: Cause, env: &mut Env<'_>) {
         if !self.push.is_open() {
             return;
         }
         let (notified, asked) = (self.push.notifies(), self.push.tracking != Tracking::Off);
         let retry_at = env.now.boot + self.push.again_in(cause, env);
+        // These locks may have missed a message, and wake.
         let missed = self.push.reset_connection();
         self.push.stage = Stage::Off { retry_at };
         self.push.failures = self.push.failures.saturating_add(1);
@@ -95,7 +101,7 @@ impl Node {
         }
     }
 
-    /// The node does not let us subscribe to a channel. The link is closed if it is of no other use.
+    /// Closes a link after a refused subscription, if it has no other use.
     pub(super) fn refuse_channel(&mut self, env: &mut Env<'_>) {
         let push = &self.push;
         let is_of_no_use = env.now.boot < push.tracked_from && push.channels.are_of_no_use();
@@ -104,7 +110,8 @@ impl Node {
         }
     }
 
-    /// The node does not let us leave a channel: they end with the connection. Returns the locks that waited for messages.
+    /// Closes a link on which a channel cannot be left, because the subscription ends with the
+    /// connection. Returns the locks that waited for messages.
     pub(super) fn drop_channels(&mut self, cause: Cause, env: &mut Env<'_>) -> Vec<LockId> {
         self.push.no_channel = Some(cause);
         self.push.channels_from = env.now.boot + UNAVAILABLE_FOR;
@@ -112,7 +119,7 @@ impl Node {
         self.push.channels.clear()
     }
 
-    /// Does what the timer of the push link asks for. Returns whether that depends on the locks that wait for the node.
+    /// Acts on the timer of the push link. `is_watched` returns whether a lock waits for the node.
     pub(in crate::proto::core) fn check_push_timer(
         &mut self,
         is_watched: impl FnOnce() -> bool,
@@ -129,7 +136,7 @@ impl Node {
             return env.arm(due);
         }
         match self.push.stage {
-            // It could not be opened, and to look for those who wait for it is a walk.
+            // It could not be opened, and `is_watched` scans all locks.
             Stage::Off { .. } if !self.link.is_ready() => {}
             Stage::Opening { .. } | Stage::Handshake { .. } => {
                 self.close_push(Cause::NoAnswer, env);
@@ -138,7 +145,7 @@ impl Node {
         }
     }
 
-    /// The push link may be opened, or was of no use for a while, unless a lock waits for the node.
+    /// Opens, keeps or closes the push link, depending on whether a lock waits for the node.
     fn review_push(&mut self, is_watched: bool, env: &mut Env<'_>) {
         let now = env.now.boot;
         match (self.push.is_open(), is_watched) {
@@ -157,19 +164,21 @@ impl Node {
     }
 }
 
-/// Reports.
+/// The reports.
 impl Node {
-    /// Tells the node to report on the push link what the command link reads, once that is subscribed. Both have to lead to
-    /// the same process, as far as that can be known: in another one the client id is a stranger's.
+    /// Makes the node report on the push link what the command link reads, once the push link is
+    /// subscribed.
     pub(in crate::proto::core) fn track(&mut self, env: &mut Env<'_>) {
         let ready = self.push.stage == Stage::Subscribed && self.link.is_ready();
         let Some(to) = self.push.handshake.client_id().filter(|_| ready) else { return };
+        // Both links must lead to one process: in another one this client id belongs to another
+        // client.
         if let (Some(here), Some(there)) = (self.push.handshake.run_id(), self.server.run_id())
             && here != there
         {
             return self.close_push(Cause::ConnectionReset, env);
         }
-        // Reports to a connection that does not hear them would be lost.
+        // Reports to a connection that does not subscribe to them would be lost.
         let is_due = self.push.untracked.is_none() && env.now.boot >= self.push.tracked_from;
         if self.push.tracking == Tracking::Off && is_due {
             let by_choice = env.settings().wake == WakeStrategy::Queue;
@@ -189,7 +198,7 @@ impl Node {
         env.arm(now + env.settings().dead_peer_timeout);
     }
 
-    /// Tells the node to report no more, if it can be told.
+    /// Makes the node stop reporting, if a command can be sent.
     fn send_track_off(&mut self, env: &mut Env<'_>) {
         if !self.link.takes_extensions() {
             return;
@@ -201,8 +210,8 @@ impl Node {
         env.arm(now + env.settings().dead_peer_timeout);
     }
 
-    /// The node cannot or may not report changes. The push link stays for the channels of other libraries, if locks wait for
-    /// those.
+    /// Records that the node cannot or may not report changes. The push link stays for the channels
+    /// of other libraries if locks wait for these.
     fn stop_tracking(&mut self, cause: Cause, env: &mut Env<'_>) {
         if self.push.channels.are_of_no_use() {
             self.close_push(cause, env);
@@ -222,7 +231,7 @@ impl Node {
         self.push.channels.subscribed().into_iter().for_each(|it| env.effects.of_lock(it, read));
     }
 
-    /// The node reports no more. Locks and observers that relied on that look.
+    /// Lets the locks and observers that relied on reports read again.
     fn end_reports(&self, env: &mut Env<'_>) {
         env.effects.of_node(self.id(), NodeEffect::ReportsLost);
         env.effects.of_node(self.id(), NodeEffect::RefreshObservers);
@@ -253,11 +262,11 @@ impl Node {
 }
 
 impl Push {
-    /// Whether the node sends notifications to those who wait. `is_watched` says whether a lock waits for them.
+    /// Returns whether the node notifies waiters. `is_watched` returns whether a lock waits for it.
     pub(super) fn state(&self, now: Timestamp, is_watched: impl FnOnce() -> bool) -> PushState {
         match (self.stage, self.ability) {
             _ if self.notifies() => PushState::Active,
-            // A connection that was lost is nobody's concern unless somebody waits for the next.
+            // A lost connection matters only if a lock waits for the next one.
             (Stage::Off { .. }, Ability::Refused(cause)) if lasts(cause) || is_watched() => {
                 PushState::Unavailable(cause)
             }
@@ -271,7 +280,7 @@ impl Push {
         }
     }
 
-    /// What is known of the node's reports, as far as it is worth knowing when nobody waits.
+    /// Returns the part of its ability that stays true while no lock waits.
     fn lasting_ability(&self, now: Timestamp) -> Ability {
         match self.ability {
             refused if now < self.tracked_from => refused,
@@ -279,7 +288,7 @@ impl Push {
         }
     }
 
-    /// Forgets a push link that was closed because nobody has waited for a while.
+    /// Forgets a push link that was closed because no lock has waited for a while.
     fn put_away(&mut self, ability: Ability, now: Timestamp) {
         self.ability = ability;
         self.stage = Stage::Off { retry_at: now };
@@ -287,7 +296,7 @@ impl Push {
         self.wanted_at = Timestamp::default();
     }
 
-    /// Takes the answer to `CLIENT TRACKING`. One that is about an earlier push link says nothing.
+    /// Takes the answer to `CLIENT TRACKING`. An answer about an earlier push link is ignored.
     fn take_track_answer(
         &mut self,
         to: Option<u64>,
@@ -308,13 +317,13 @@ impl Push {
         }
     }
 
-    /// Takes the answer to `CLIENT CACHING`. Where it is forbidden, the node reports nothing: if it was to, and not on a
-    /// push link that is closed since.
+    /// Takes the answer to `CLIENT CACHING`. If that is forbidden, the node reports nothing.
     fn read_caching_answer(&self, answer: Token<'_>) -> Result<TrackingNews, Mistyped> {
         match answer {
             Token::Simple(_) => Ok(None),
             Token::Error(text) => {
                 let cause = classify(text).cause();
+                // Not if the node does not track by choice, or the push link has been closed since.
                 let is_news = cause.is_forbidden() && self.tracks_by_choice();
                 Ok(is_news.then_some(Err(cause)))
             }
@@ -322,7 +331,7 @@ impl Push {
         }
     }
 
-    /// Draws after how long the push link, or what it is for, is tried again.
+    /// Draws the time after which the push link, or its use, is tried again.
     fn again_in(&self, cause: Cause, env: &mut Env<'_>) -> Duration {
         let (least, most) = env.settings().reconnect_backoff;
         let cap = match lasts(cause) {
@@ -332,7 +341,7 @@ impl Push {
         cap / 2 + env.random_below(cap / 2)
     }
 
-    /// Enters the channels that are waited for, and keeps the link open for a while.
+    /// Subscribes to the channels that are waited for, and keeps the link open for a while.
     fn begin_to_linger(&mut self, env: &mut Env<'_>) {
         if self.stage == Stage::Subscribed {
             self.subscribe_all(env.now.boot);
@@ -340,7 +349,7 @@ impl Push {
         }
     }
 
-    /// Lets a closed link be opened at once for channels, and for reports as late as it was to be opened.
+    /// Lets a closed link be opened for channels at once, and for reports no earlier than before.
     fn reopen_for_channels_only(&mut self, now: Timestamp) {
         if let Stage::Off { retry_at } = &mut self.stage {
             self.tracked_from = mem::replace(retry_at, now);

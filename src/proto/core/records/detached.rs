@@ -1,9 +1,8 @@
-//! A lock outside of every process: what it takes to go on with it in another one.
+//! The record of a detached lock, with which another process can continue it, and its text.
 //!
-//! The core writes and reads it, see the folder's `mod.rs`; here is what it holds, and its text. The text
-//! is the lock: whoever has it can extend and release. So nothing but [`DetachedLock::to_text`] shows
-//! the token, and no error repeats what it has read. Not here: addresses and the machine's boot are
-//! words that an API gives and compares; and no file is written here.
+//! The text is the lock: any process that has it can extend and release. So only
+//! [`DetachedLock::to_text`] shows the token, and no error repeats what it has read. Names of nodes
+//! and of the machine's boot are texts that an API sets and compares.
 
 use std::error::Error;
 use std::fmt;
@@ -25,82 +24,85 @@ use crate::proto::time::{ClockReading, Timestamp};
 
 /// A lock that was detached, to be attached by another process on the same machine.
 ///
-/// One process at a time may go on with it: two that attach the same one hold the same lock, and
-/// what one of them releases the other one has lost. Nobody keeps it alive meanwhile, and a
-/// [`AutoExtend`](crate::proto::AutoExtend) does not go along.
+/// One process at a time may continue it: two that attach the same record hold the same lock, and
+/// what one of them releases the other has lost. Meanwhile no process extends it, and
+/// [`AutoExtend`](crate::proto::AutoExtend) is not part of the record.
 ///
-/// Its lease is on both clocks of the machine that it was taken on. The boot clock is the same for all
-/// processes there, and never steps back before the next boot. So a record is over
+/// Its lease is on both clocks of the machine on which it was taken. The boot clock is the same for
+/// all processes there, and never steps back before the next boot. So a record has expired
 ///
-/// * when either clock says so, as any lease;
-/// * when the boot clock is behind the record's: the machine was started anew since;
-/// * when the machine's boot has another name than the record's (APIs on Linux compare it), which
-///   sees a start that took less time than the record is old, and a record that was copied to another
-///   machine. Where boots have no name, the time of day is what ends a record after a start: it goes
-///   on while a machine is off. Without a battery for it, trust no record from before a start.
+/// * when it has on either clock, as any lease;
+/// * when the boot clock is behind the record's, because the machine was restarted since;
+/// * when the machine's boot has another name than the record's (APIs on Linux compare it). That
+///   detects a restart that took less time than the record is old, and a record that was copied to
+///   another machine. If boots have no name, the time of day ends a record after a restart, because
+///   it continues while a machine is off. Without a battery for it, trust no record from before a
+///   restart.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DetachedLock {
     pub(crate) nodes: Vec<DetachedNode>,
     pub(crate) quorum: u8,
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) mode: LockMode,
-    /// The number of a permit.
+    /// The slot of a permit.
     pub(crate) slot: Option<u16>,
     pub(crate) form: Form,
     pub(crate) ttl: Duration,
     pub(crate) lease: Lease,
     pub(crate) held_since: Timestamp,
-    /// No node can hold the keys any longer than this.
+    /// The time after which no node can have the keys.
     pub(crate) keys_until: Timestamp,
     pub(crate) fencing_token: Option<FencingToken>,
     pub(crate) random: [u8; 16],
     pub(crate) label: Vec<u8>,
-    /// The name of the machine's boot, as far as an API knew it.
+    /// The name of the machine's boot, if an API has set it.
     pub(crate) boot: String,
 }
 
-/// A node's part in a lock that was detached.
+/// A node's part in a detached lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DetachedNode {
-    /// As an API calls it; empty as the core hands it out.
+    /// The name that an API has set, empty before.
     pub(crate) name: String,
     pub(crate) part: Part,
 }
 
-/// What a node may hold of a lock.
+/// The part of a node: what it may hold of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// It was asked, and its answer is in: a denial, or a grant that does not count.
+    /// A node that was asked and has answered with a denial, or a grant that does not count.
     Asked,
-    /// Its grant counted, and it may not keep the key for as long as the lease: it has missed an extension.
+    /// A node whose grant counted, but which may not keep the key for the whole lease, because it
+    /// missed an extension.
     Behind,
-    /// Its grant counted, and so may its extensions.
+    /// A node whose grant counted, and whose extensions may count.
     Counted,
-    /// It was asked and has not answered: the ask may yet run, and its grant stays uncounted.
+    /// A node that was asked and has not answered. The request may still run, and its grant never
+    /// counts.
     Open,
-    /// It was never asked.
+    /// A node that was never asked.
     Untouched,
 }
 
 impl DetachedLock {
-    /// The resources that it locks.
+    /// Returns the resources of the lock.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.iter().map(Vec::as_slice)
     }
 
-    /// Beside whom it is held.
+    /// Returns the sharing mode.
     #[must_use]
     pub fn mode(&self) -> LockMode {
         self.mode
     }
 
-    /// The number of its permit; `None` if it is none.
+    /// Returns the slot of a permit. `None` for any other lock.
     #[must_use]
     pub fn slot(&self) -> Option<u16> {
         self.slot
     }
 
-    /// Whose locks it takes part in.
+    /// Returns the profile, which names the library whose locks it takes part in.
     #[must_use]
     pub fn profile(&self) -> Profile {
         match self.form {
@@ -109,43 +111,43 @@ impl DetachedLock {
         }
     }
 
-    /// The TTL that was asked for.
+    /// Returns the TTL that was requested.
     #[must_use]
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    /// Its lease, as it was when it was detached.
+    /// Returns the lease at the time of detaching.
     #[must_use]
     pub fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// Its fencing token; `None` unless it was asked for.
+    /// Returns the fencing token, or `None` if none was requested.
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.fencing_token
     }
 
-    /// The label behind its token; printable, and maybe empty.
+    /// Returns the label in its token, which is printable and may be empty.
     #[must_use]
     pub fn label(&self) -> String {
         String::from_utf8_lossy(&self.label).into_owned()
     }
 
-    /// What an API calls the nodes, in order.
+    /// Returns the names that an API has set for the nodes, in order.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
 
-    /// The name of the boot of the machine that it was detached on; empty if an API knew none.
+    /// Returns the name of the boot of its machine, or an empty text if no API has set one.
     #[must_use]
     pub fn boot(&self) -> &str {
         &self.boot
     }
 
-    /// Gives it the words that only an API knows: what the nodes are called, in order, and the name
-    /// of the machine's boot.
+    /// Sets the texts that only an API has: the names of the nodes, in order, and the name of the
+    /// machine's boot.
     pub fn name(&mut self, nodes: impl IntoIterator<Item = String>, boot: String) {
         for (node, name) in self.nodes.iter_mut().zip(nodes) {
             node.name = name;
@@ -153,14 +155,14 @@ impl DetachedLock {
         self.boot = boot;
     }
 
-    /// The same with a lease that is over: of another boot, where its clock means nothing.
+    /// Returns this record with an expired lease, for a machine that has booted since.
     #[must_use]
     pub fn outlived(&self) -> Self {
-        // On this clock it is not known when the keys end: the core puts its longest TTL in its place.
+        // This boot's clock does not show when the keys end, so the core uses the longest TTL.
         Self { lease: Lease::default(), keys_until: Timestamp::NEVER, ..self.clone() }
     }
 
-    /// The validity that is left at `now`.
+    /// Returns the validity that is left at `now`.
     #[must_use]
     pub fn remaining(&self, now: ClockReading) -> Duration {
         // The boot clock starts at 0 with each boot, so an old lease could look as if it had hardly
@@ -171,7 +173,7 @@ impl DetachedLock {
         }
     }
 
-    /// The ask that it answers.
+    /// Returns the request for such a lock.
     pub(crate) fn request(&self) -> LockRequest<'_> {
         let mut keys = self.keys();
         let first = LockRequest::new(keys.next().unwrap_or_default()).ttl(self.ttl);
@@ -185,28 +187,29 @@ impl DetachedLock {
         if self.fencing_token.is_some() { request.fenced() } else { request }
     }
 
-    /// Whether it can be of a lock on the nodes of this configuration.
+    /// Returns whether it can be a lock on the nodes of this configuration.
     pub(super) fn fits(&self, config: &Config) -> bool {
-        // Quorums of two configurations need not have a node in common, and each could grant the lock.
+        // Quorums of two configurations need not have a node in common, and each could grant the
+        // lock.
         self.nodes.len() == config.node_count() && self.quorum == config.quorum
     }
 
-    /// The nodes with one of these parts.
+    /// Returns the nodes with one of these parts.
     pub(super) fn with(&self, wanted: &[Part]) -> NodeSet {
         let mut nodes = NodeSet::default();
         for (at, node) in self.nodes.iter().enumerate() {
             if wanted.contains(&node.part) {
-                // At most MAX_NODES.
+                // There are at most MAX_NODES.
                 nodes.insert(NodeId(at as u8));
             }
         }
         nodes
     }
 
-    /// All of it, **the token too**: keep it where nobody else can read it.
+    /// Returns the whole record **with the token**: keep it where no other user can read it.
     ///
-    /// Lines of printable ASCII: a name, a blank, a value. Bytes that are not graphic are written as
-    /// in URLs, `%0A`. The first line says which form it is.
+    /// It has lines of printable ASCII: a name, a blank, a value. Bytes that are not graphic are
+    /// written as in URLs, `%0A`. The first line names the form of the record.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = format!("{FIRST_LINE}\n");
@@ -243,7 +246,7 @@ impl DetachedLock {
         line("token", &digits);
         line("label", &escaped(&self.label));
         self.form.write(&mut line);
-        // By this line a record that was cut off between two lines is told from a whole one.
+        // This line distinguishes a whole record from one that was cut off between two lines.
         text.push_str(LAST_LINE);
         text.push('\n');
         text
@@ -278,15 +281,15 @@ impl DetachedLock {
         }
     }
 
-    /// The first field that no lock could have had, each in its form.
+    /// Returns the first field with a value that no lock can have.
     fn contradiction(&self) -> Option<DetachedLockError> {
         let quorum = usize::from(self.quorum);
         let is_printable = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
         let twice = |(at, key): (usize, &Vec<u8>)| self.keys[..at].contains(key);
         let token = self.fencing_token.map_or(1, FencingToken::get);
         let is_of_one = self.mode != LockMode::Exclusive || self.form != Form::Asked;
-        // A record is data from outside. One that was edited must not become a lock that no quorum
-        // has granted.
+        // A record is data from outside. An edited one must not become a lock that no quorum has
+        // granted.
         let of = if quorum <= self.nodes.len() / 2 || quorum > self.nodes.len() {
             "quorum"
         } else if self.with(&[Part::Counted]).len() < quorum {
@@ -320,12 +323,12 @@ impl DetachedLock {
 impl FromStr for DetachedLock {
     type Err = DetachedLockError;
 
-    /// Reads what [`to_text`](DetachedLock::to_text) has written, and nothing else. A program that reads records contains the
-    /// formats of all [profiles](crate::Profile).
+    /// Reads what [`to_text`](DetachedLock::to_text) has written, and nothing else. A program that
+    /// reads records contains the formats of all [profiles](crate::Profile).
     ///
     /// # Errors
     ///
-    /// The first line that is not as it must be. The error repeats nothing of the text.
+    /// Returns the first line that is wrong. The error repeats nothing of the text.
     fn from_str(text: &str) -> Result<Self, DetachedLockError> {
         let mut lines = TextLines::new(text)?;
         let boot = lines.words("boot", MAX_NAME)?;
@@ -368,10 +371,10 @@ impl FromStr for DetachedLock {
     }
 }
 
-/// The mode of a lock of this kind, its form, and whether it has a fencing token.
+/// Returns the mode of a lock of this kind, its form, and whether it has a fencing token.
 fn mode(kind: &str) -> (LockMode, Form, bool) {
     match kind {
-        // How many permits there are is in a line of its own.
+        // The number of permits is in another line.
         PERMIT => (LockMode::Permit { of: 0 }, Form::Asked, false),
         PERMIT_FENCED => (LockMode::Permit { of: 0 }, Form::Asked, true),
         SHARED => (LockMode::Shared, Form::Asked, false),
@@ -385,19 +388,20 @@ fn mode(kind: &str) -> (LockMode, Form, bool) {
     }
 }
 
-/// The same of another library's lock, which its format must have room for.
+/// Reads the kind of another library's lock, which must be possible in its format.
 fn foreign(kind: &str) -> Option<(LockMode, Form, bool)> {
     let shared = kind.strip_suffix(OF_SHARED).map(|name| (name, LockMode::Shared));
     let (name, mode) = shared.unwrap_or((kind, LockMode::Exclusive));
     let fenced = name.strip_suffix(OF_FENCED);
     let profile = Profile::of_name(fenced.unwrap_or(name))?;
+    // A record that was edited must not name a lock that its format cannot express.
     let is_possible = profile.cannot(mode, 1, fenced.is_some()).is_none();
     let is_foreign = profile != Profile::PLAIN && is_possible;
     is_foreign.then_some((mode, Form::Foreign(profile), fenced.is_some()))
 }
 
 impl fmt::Debug for DetachedLock {
-    /// Without the token.
+    /// Omits the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: Vec<_> = self.keys().map(|key| key.escape_ascii().to_string()).collect();
         f.debug_struct("DetachedLock")
@@ -425,7 +429,7 @@ impl Part {
     }
 }
 
-/// The lines of a text, and which of them was read last.
+/// The lines of a text, and the number of the last one read.
 pub(super) struct TextLines<'t> {
     rest: std::iter::Peekable<std::str::Split<'t, char>>,
     at: usize,
@@ -449,12 +453,12 @@ impl<'t> TextLines<'t> {
         }
     }
 
-    /// Whether the next line has this name.
+    /// Returns whether the next line has this name.
     pub(super) fn goes_on_with(&mut self, name: &str) -> bool {
         self.rest.peek().is_some_and(|line| line.split(' ').next() == Some(name))
     }
 
-    /// The value of the next line, which must have this name.
+    /// Returns the value of the next line, which must have this name.
     pub(super) fn field(&mut self, name: &'static str) -> Result<&'t str, DetachedLockError> {
         self.at += 1;
         let line = self.rest.next().ok_or(DetachedLockError::CutOff)?;
@@ -462,7 +466,7 @@ impl<'t> TextLines<'t> {
         value.ok_or_else(|| self.wrong(name))
     }
 
-    /// A lease in three lines of these names.
+    /// Reads a lease from three lines with these names.
     pub(super) fn lease(
         &mut self,
         boot_ns: &'static str,
@@ -479,7 +483,7 @@ impl<'t> TextLines<'t> {
         name: &'static str,
     ) -> Result<T, DetachedLockError> {
         let value = self.field(name)?;
-        // Not +7, and not 007.
+        // Rejects +7 and 007.
         let number = value.parse::<T>().ok().filter(|number| number.to_string() == value);
         number.ok_or_else(|| self.wrong(name))
     }
@@ -490,7 +494,7 @@ impl<'t> TextLines<'t> {
         String::from_utf8(bytes).map_err(|_| self.wrong(name))
     }
 
-    /// One line of this name or more.
+    /// Reads one or more lines of this name.
     pub(super) fn all<T>(
         &mut self,
         name: &'static str,
@@ -500,14 +504,14 @@ impl<'t> TextLines<'t> {
         let mut found = Vec::new();
         while found.is_empty() || self.goes_on_with(name) {
             let value = self.field(name)?;
-            // A text from outside takes no more memory than the largest lock does.
+            // A text from outside must not take more memory than the largest lock.
             let one = read(value).filter(|_| found.len() < most);
             found.push(one.ok_or_else(|| self.wrong(name))?);
         }
         Ok(found)
     }
 
-    /// How many permits there are and which one it is, of a lock that is one.
+    /// Reads the number of permits and the slot, if the mode has them.
     fn permit(&mut self, mode: LockMode) -> Result<(LockMode, Option<u16>), DetachedLockError> {
         let LockMode::Permit { .. } = mode else { return Ok((mode, None)) };
         let mode = LockMode::Permit { of: self.number("permits")? };
@@ -545,7 +549,7 @@ pub(super) fn digits(text: &str) -> Option<[u8; 16]> {
     Some(random)
 }
 
-/// Two hexadecimal digits, of which letters begin with `ten`.
+/// Reads two hexadecimal digits, whose letters begin with `ten`.
 fn from_hex(pair: &[u8], ten: u8) -> Option<u8> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -568,7 +572,8 @@ fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// Each text is that of one byte string at the most: what need not be escaped must not be.
+/// Reads an escaped text. A byte that need not be escaped must not be, so each byte string has one
+/// text.
 fn unescaped(text: &str, most: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len().min(most));
     let mut rest = text.as_bytes();
@@ -587,27 +592,27 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b'%'
 }
 
-/// Why a text is no [`DetachedLock`]. It repeats nothing of it.
+/// The reason why a text is not a [`DetachedLock`]. It repeats nothing of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DetachedLockError {
-    /// A field says what no lock could have had.
+    /// A field has a value that no lock can have.
     Contradiction {
-        /// Which.
+        /// The name of the field.
         of: &'static str,
     },
-    /// The text ends too soon.
+    /// The text ends too early.
     CutOff,
-    /// A line is not what it must be.
+    /// A line is wrong.
     Line {
-        /// The line's number, from one.
+        /// The number of the line, from one.
         number: usize,
-        /// What it has to say.
+        /// The name that the line must have.
         expected: &'static str,
     },
-    /// It does not begin as a record does.
+    /// The text does not begin as a record does.
     NoRecord,
-    /// It is a record of a form that this version does not know.
+    /// The record has a form that this version cannot read.
     OtherForm,
 }
 
@@ -631,14 +636,14 @@ const ANY_FORM: &str = "redbolt lock record ";
 const FIRST_LINE: &str = "redbolt lock record 1";
 const LAST_LINE: &str = "end";
 
-/// Kinds of locks that are shared, or have a fencing token, or both.
+/// Kinds of this format's locks that are shared, or have a fencing token, or both.
 const PERMIT: &str = "permit";
 const PERMIT_FENCED: &str = "permit-fenced";
 const SHARED: &str = "shared";
 const FENCED: &str = "fenced";
 const SHARED_FENCED: &str = "shared-fenced";
 
-/// Locks of other libraries have the names of their profiles, and one of these behind it.
+/// Suffixes of a profile's name, which is the kind of another library's lock.
 const OF_FENCED: &str = "-fenced";
 const OF_SHARED: &str = "-shared";
 
@@ -648,10 +653,10 @@ const UPGRADED_FENCED: &str = "upgraded-fenced";
 const DOWNGRADED: &str = "downgraded";
 const DOWNGRADED_FENCED: &str = "downgraded-fenced";
 
-/// The most bytes in the name of a node, or of a boot.
+/// The longest name of a node or a boot, in bytes.
 const MAX_NAME: usize = 1 << 10;
 
-/// No TTL is longer.
+/// The longest TTL.
 pub(super) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(test)]
@@ -726,7 +731,7 @@ mod tests {
         }
     }
 
-    /// Whatever byte is lost, the text is refused, or a record whose text it is.
+    /// After the loss of any byte, the text is refused, or it is the text of another record.
     #[test]
     fn each_text_is_that_of_one_record() {
         let whole = record().to_text();
@@ -774,7 +779,7 @@ mod tests {
         let detached = record();
         let at = |boot, wall| ClockReading { boot: Timestamp(boot), wall: Timestamp(wall) };
         assert_eq!(detached.remaining(at(5, 7)).as_millis(), 9_898);
-        // Its clock of day was set back as well.
+        // The time of day was set back as well.
         assert_eq!(detached.remaining(at(4, 0)), Duration::ZERO);
         assert_eq!(detached.outlived().remaining(at(5, 7)), Duration::ZERO);
     }

@@ -1,7 +1,5 @@
-//! What a record says of a lock whose holder has changed its mode: by which kind of claim it is held, and which other
-//! claim goes along.
-//!
-//! Apart from `detached`, since hardly any record has it. Not here: what becomes of these claims, see `mode_change`.
+//! The part of a record about a lock whose holder has changed its mode: the kind of its claim, and
+//! the second claim that goes along.
 
 use super::detached::{
     DetachedLock, DetachedLockError, DetachedNode, LONGEST, Part, TextLines, digits,
@@ -13,21 +11,21 @@ use crate::proto::names::MAX_NODES;
 use crate::proto::profile::Profile;
 use crate::proto::time::Timestamp;
 
-/// By which kind of claim a lock is held.
+/// The kind of claim by which a lock is held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// That of its mode.
+    /// A claim of the lock's mode.
     #[default]
     Asked,
-    /// A writer's claim beside one as a reader, unless that is over.
+    /// A writer's claim, and the one that it has kept as a reader, unless that has expired.
     Upgraded(Option<Box<SecondClaim>>),
-    /// A writer's claim, of a holder who has become a reader.
+    /// A writer's claim, whose holder has become a reader.
     Downgraded,
-    /// That of another library's lock.
+    /// A claim of another library's lock.
     Foreign(Profile),
 }
 
-/// The claim that an upgraded holder has kept.
+/// The reader's claim that an upgraded holder has kept.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SecondClaim {
     parts: Vec<Part>,
@@ -37,7 +35,7 @@ pub(crate) struct SecondClaim {
 }
 
 impl Form {
-    /// Whether it can be that of a lock on so many nodes.
+    /// Returns whether a lock on this number of nodes can have this form.
     pub(super) fn is_possible(&self, nodes: usize, quorum: usize) -> bool {
         match self {
             Self::Upgraded(Some(reader)) => reader.is_possible(nodes, quorum),
@@ -51,7 +49,7 @@ impl Form {
         }
     }
 
-    /// Reads what [`write`](Self::write) has written of a form like this.
+    /// Reads what [`write`](Self::write) has written of such a form.
     pub(super) fn read(self, lines: &mut TextLines<'_>) -> Result<Self, DetachedLockError> {
         Ok(match self {
             Self::Upgraded(_) => Self::Upgraded(SecondClaim::read(lines)?.map(Box::new)),
@@ -61,7 +59,7 @@ impl Form {
 }
 
 impl SecondClaim {
-    /// That of the lock in this record.
+    /// Returns the claim of the lock in this record.
     pub(super) fn of(reader: &DetachedLock) -> Self {
         Self {
             parts: reader.nodes.iter().map(|node| node.part).collect(),
@@ -71,7 +69,7 @@ impl SecondClaim {
         }
     }
 
-    /// The record of the same resource that is shared by it.
+    /// Returns the record of a lock that shares the writer's resource by this claim.
     pub(super) fn beside(&self, writer: &DetachedLock) -> DetachedLock {
         let node = |&part| DetachedNode { name: String::new(), part };
         DetachedLock {
@@ -120,7 +118,7 @@ impl SecondClaim {
 }
 
 impl std::fmt::Debug for SecondClaim {
-    /// Without the token.
+    /// Omits the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SecondClaim").finish_non_exhaustive()
     }

@@ -1,7 +1,8 @@
-//! A lock leaves this core for another process, or comes from one. The rules are in docs/how-it-works/protocol.md.
+//! Locks that leave this core for another process, or come from one.
 //!
-//! A *detached* lock is no longer this core's: it is forgotten, and nothing more is asked or undone. An *attached* lock
-//! is held from then on, as any other. Not here: the record itself, see `detached`.
+//! A *detached* lock is forgotten by this core: it sends no more requests and no undo for it. An
+//! *attached* lock is held from then on like any other. The rules are in
+//! docs/how-it-works/protocol.md.
 
 pub(super) mod detached;
 mod form;
@@ -16,7 +17,7 @@ use crate::proto::time::{ClockReading, ttl_ms};
 use crate::proto::{event::LossCause, profile::Profile, request::RequestError, vote::Vote};
 
 impl Core {
-    /// Asks nothing more about a lock, whose lease is what a quorum of nodes supports.
+    /// Ends the requests of a lock, and reduces its lease to what a quorum of nodes supports.
     pub(super) fn prepare_record(&mut self, id: LockId, now: ClockReading) {
         let Some(claim) = self.locks.find(id).map(|lock| lock.claim()) else { return };
         for node in self.nodes.all().iter() {
@@ -24,20 +25,21 @@ impl Core {
         }
         if let Some((lock, active)) = self.locks.at_work_mut(id) {
             let quorum = usize::from(self.config.quorum);
-            // The nodes that support it have to be a quorum on both clocks, see `Backing::lease`.
+            // The nodes that support it must be a quorum on both clocks, see `Backing::lease`.
             lock.lease = lock.lease.and(active.hold.supported(quorum, now).unwrap_or(lock.lease));
         }
     }
 
-    /// What there is to know of a lock to go on with it.
+    /// Returns the record with which another process can continue a lock.
     pub(super) fn record(&self, id: LockId) -> Option<DetachedLock> {
         let lock = self.locks.find(id)?;
         let claim = self.claims.find(lock.claim())?;
-        // All that count support one that is idle.
+        // An idle lock has the support of all nodes that count.
         let active = self.locks.active(id);
         let counted = claim.counted();
         let backed = active.map_or(counted, |active| active.hold.backed(counted, &lock.lease));
         let part = |node| match Part::of(node, lock.claim(), claim) {
+            // A node that missed the last extension does not keep the key for the whole lease.
             Part::Counted if !backed.contains(node.id()) => Part::Behind,
             part => part,
         };
@@ -60,7 +62,8 @@ impl Core {
         })
     }
 
-    /// Whether a node has not answered to all that it was asked about this lock, or is about to be.
+    /// Returns whether a node has not answered all requests of this lock, or will be sent another
+    /// one.
     #[must_use]
     pub fn awaits_answers(&self, id: LockId) -> bool {
         let locks = self.locks.mode_change(id).companion().into_iter().chain([id]);
@@ -71,7 +74,7 @@ impl Core {
         })
     }
 
-    /// Takes a detached lock in.
+    /// Attaches a detached lock.
     pub(super) fn begin_attached(
         &mut self,
         detached: &DetachedLock,
@@ -97,6 +100,7 @@ impl Core {
         if detached.remaining(now).is_zero() {
             self.transition(id, now, |lock| lock.lose(LossCause::Expired));
         } else {
+            // The writer's claim may still keep other readers out.
             if detached.form == Form::Downgraded {
                 self.locks.set_mode_change(id, ModeChange::Delayed);
                 self.ask_to_share(id, now);
@@ -106,7 +110,7 @@ impl Core {
         Ok(id)
     }
 
-    /// Makes a lock and its claim of a record.
+    /// Creates a lock and its claim from a record.
     fn hold_again(&mut self, detached: &DetachedLock, now: ClockReading) -> LockId {
         let mut votes = self.ballot();
         let counted = detached.with(&[Part::Counted]);
@@ -119,7 +123,7 @@ impl Core {
         lock.lease = detached.lease;
         lock.granted(detached.held_since, now.boot);
         active.fencing.attached(detached.fencing_token);
-        // It asks nobody any more, and so proposes nothing.
+        // It sends no requests for the lock, and so it proposes no counter.
         let fenced = detached.fencing_token.map(|_| 0);
         claim.begin(id, &active.keys, lock.mode(), fenced, ttl_ms(detached.ttl), detached.random);
         active.foreign().into_iter().for_each(|kind| claim.set_kind(kind));
@@ -136,6 +140,7 @@ impl Core {
         }
         let seen = detached.with(&[Part::Counted, Part::Behind, Part::Asked, Part::Open]);
         claim.attached(counted.or(behind), seen, detached.with(&[Part::Open]));
+        // After a restart of the machine the record's end of the keys means nothing.
         claim.lives_until(detached.keys_until.min(now.boot + self.config.settings.max_ttl));
         id
     }
