@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_ends_it() {
+    fn an_unexpected_message_ends_the_link() {
         for nonsense in [
             &b":1\r\n"[..],
             b"*3\r\n$7\r\nmessage\r\n$5\r\nother\r\n",

@@ -687,7 +687,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_record_can_be_read() {
         let detached = record();
         let text = detached.to_text();
         assert_eq!(DetachedLock::from_str(&text), Ok(detached.clone()));
@@ -733,7 +733,7 @@ mod tests {
 
     /// After the loss of any byte, the text is refused, or it is the text of another record.
     #[test]
-    fn each_text_is_that_of_one_record() {
+    fn each_text_belongs_to_one_record() {
         let whole = record().to_text();
         for at in 0..whole.len() {
             let cut = DetachedLock::from_str(&whole[..at]);
@@ -748,7 +748,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_lock_could_have_had_is_refused() {
+    fn a_record_that_no_lock_can_have_is_refused() {
         let text = record().to_text();
         let refused = |from: &str, to: &str| {
             assert!(text.contains(from), "{from}");
@@ -775,7 +775,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_was_started_anew_has_outlived_it() {
+    fn a_record_from_before_a_restart_has_expired() {
         let detached = record();
         let at = |boot, wall| ClockReading { boot: Timestamp(boot), wall: Timestamp(wall) };
         assert_eq!(detached.remaining(at(5, 7)).as_millis(), 9_898);
