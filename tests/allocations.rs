@@ -1,9 +1,9 @@
-//! Nothing is allocated in steady state: taking, extending and releasing locks reuses the memory of
-//! earlier locks.
+//! Nothing is allocated in steady state: acquiring, extending and releasing locks reuses the memory
+//! of earlier locks.
 //!
-//! A test binary of its own, because the counting allocator is that of the whole program. It counts
-//! per thread, so the servers' helper threads and other tests do not disturb. The counts are exact:
-//! one allocation in ten thousand locks is a failure.
+//! This is a separate test binary, because the counting allocator is that of the whole program. It
+//! counts per thread, so the servers' helper threads and other tests do not disturb. The counts are
+//! exact: one allocation in ten thousand locks is a failure.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -20,7 +20,7 @@ use redbolt_test_servers::{Server, on_a_real_clock, servers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 #[test]
-fn the_counter_counts() {
+fn the_allocation_counter_works() {
     let counted = allocation_counter::measure(|| drop(LockRequest::new(b"a").and(b"b")));
     assert_eq!(counted.count_total, 1, "the list of further resources is allocated");
 }
@@ -47,11 +47,11 @@ fn a_client_that_spins_does_not_allocate() {
     }
 }
 
-/// rustls allocates for each record that it makes or opens. redbolt adds nothing: two records there and two back for
-/// each node and pair.
+/// rustls allocates for each record that it writes or reads, and redbolt adds nothing: a pair is
+/// two records to each node and two back.
 #[cfg(feature = "tls")]
 #[test]
-fn over_tls_nothing_is_allocated_but_for_records() {
+fn over_tls_only_records_are_allocated() {
     for n in SIZES {
         let servers = redbolt_test_servers::servers_over_tls(n);
         let builder = builder_of(servers.iter().map(Server::tls_address));
@@ -90,9 +90,9 @@ fn a_driver_in_its_hosts_loop_does_not_allocate() {
     }
 }
 
-/// The host serves connections of its own in the same loop.
+/// The host serves other connections in the same loop.
 #[test]
-fn a_driver_beside_its_hosts_own_sockets_does_not_allocate() {
+fn a_driver_with_other_sockets_in_its_loop_does_not_allocate() {
     for n in SIZES {
         let servers = servers(n);
         let config = initialised(&servers);
@@ -108,20 +108,22 @@ fn a_driver_beside_its_hosts_own_sockets_does_not_allocate() {
     }
 }
 
-/// Two drivers in one loop. Each waits for the lock that the other holds, until a node notifies it. Without a line that
-/// allocates nothing.
+/// Each of two drivers in one loop waits for the lock that the other holds, until a node notifies
+/// it. Without a queue on the nodes, that allocates nothing.
 #[test]
 fn notified_waiters_do_not_allocate() {
     for n in SIZES {
         let counts = of_hand_offs(n, WakeStrategy::Lead);
-        // A node that becomes a lead for the first time opens a push link, and one that is slower than ever before has more
-        // requests in flight. An allocation per hand-off would appear in every batch.
+        // A node that becomes a lead for the first time opens a push link, and one that is slower
+        // than ever before has more requests in flight. An allocation per hand-off would appear in
+        // every batch.
         let growing = counts.iter().filter(|&&count| count > 0).count();
         assert!(growing <= BATCHES / 5, "{n} nodes: {counts:?}");
     }
 }
 
-/// A ticket, the places that the nodes tell, and what an ask carries of both; whatever the number of nodes and of asks.
+/// A wait allocates a ticket, the places that the nodes report, and the parts of a request that
+/// carry both, independently of the number of nodes and requests.
 #[test]
 fn a_wait_in_the_queue_allocates_a_few_times() {
     for n in SIZES {
@@ -132,7 +134,7 @@ fn a_wait_in_the_queue_allocates_a_few_times() {
     }
 }
 
-/// The allocations of batches of hand-offs.
+/// Returns the allocations of batches of hand-offs.
 fn of_hand_offs(n: usize, wake: WakeStrategy) -> Vec<u64> {
     let servers = servers(n);
     redbolt::init(&config(&servers), PATIENCE).unwrap();
@@ -144,14 +146,14 @@ fn of_hand_offs(n: usize, wake: WakeStrategy) -> Vec<u64> {
     });
     let mut both = Both { hosts: [one, other], holder: None };
     both.hand_offs(LAG);
-    // As many nodes as a quorum can spare.
+    // These are as many nodes as a quorum can spare.
     for server in &servers[n / 2 + 1..] {
         server.pause();
         both.hand_offs(2 * BATCH);
         server.resume();
         both.catch_up();
     }
-    // The push links open beside the hand-offs, which wait for a majority only.
+    // The push links open during the hand-offs, which wait for a majority only.
     let push_of = |host: &Host| host.driver.node_report().nodes[0].push;
     let report = |both: &Both| both.hosts.each_ref().map(push_of) == [PushState::Active; 2];
     let until = Instant::now() + PATIENCE;
@@ -275,10 +277,11 @@ fn acquired<T>(outcome: Result<T, AcquireError>) -> T {
     outcome.unwrap_or_else(|error| panic!("not granted: {error}"))
 }
 
-/// A program with a loop of its own, and a driver in it.
+/// A program with an event loop and a driver in it.
 struct Host {
     driver: Driver,
-    /// `None`: the driver has an epoll of its own, and the host sees its file descriptor.
+    /// The host's poll; `None` if the driver has its own epoll, of which the host sees only the
+    /// file descriptor.
     poll: Option<(mio::Poll, mio::Events)>,
     /// The host's other work.
     own: Option<Own>,
@@ -332,7 +335,7 @@ impl Own {
 /// Two hosts that wait for each other's lock.
 struct Both {
     hosts: [Host; 2],
-    /// Which of them has the lock.
+    /// The host that has the lock.
     holder: Option<(usize, LockId)>,
 }
 
@@ -341,7 +344,7 @@ impl Both {
         self.hosts.iter_mut().for_each(Host::catch_up);
     }
 
-    /// Each releases only when the other waits.
+    /// Hands the lock over repeatedly; a host releases only when the other waits.
     fn hand_offs(&mut self, times: usize) {
         let request = LockRequest::new(b"job").wait(Wait::UpTo(PATIENCE));
         for _ in 0..times {
@@ -361,7 +364,7 @@ impl Both {
 
 /// A program may hold very many locks.
 #[test]
-fn a_lock_that_is_held_and_idle_takes_at_most_256_bytes_and_its_key() {
+fn an_idle_held_lock_takes_at_most_256_bytes_and_its_key() {
     let servers = servers(3);
     redbolt::init(&config(&servers), PATIENCE).unwrap();
     let soon = Duration::from_secs(3);
@@ -397,7 +400,7 @@ impl Host {
         Self { driver, poll: None, own: None }
     }
 
-    /// The host's own service is called once under each lock.
+    /// Calls the host's own service once under each lock.
     fn served_pairs(&mut self, pairs: usize) {
         let own = |host: &mut Self| host.own.as_mut().map(|own| own.request());
         for pair in 0..pairs {
@@ -412,7 +415,7 @@ impl Host {
         }
     }
 
-    /// Two auto-extended locks; no caller waits for the extensions of one of them.
+    /// Extends two auto-extended locks; no caller waits for the extensions of one of them.
     fn auto_extensions(&mut self, extensions: usize) {
         let keep = AutoExtend::until_released().every(Duration::from_micros(200));
         let ids = [b"one", b"two"].map(|name| {
@@ -459,7 +462,7 @@ impl Host {
         self.release(id);
     }
 
-    /// Attempts on a held resource, each with its undo.
+    /// Makes attempts on a held resource, each with its undo.
     fn denials(&mut self, denials: usize) {
         let held = self.acquire();
         for _ in 0..denials {
@@ -531,7 +534,7 @@ impl Host {
     }
 }
 
-/// A configuration of nodes that were just initialised.
+/// Returns a configuration of nodes that were just initialised.
 fn initialised(servers: &[Server]) -> Config {
     let config = config(servers);
     redbolt::init(&config, PATIENCE).unwrap();
@@ -560,27 +563,30 @@ const CLIENT: mio::Token = mio::Token(1);
 
 const SIZES: [usize; 3] = [1, 3, 5];
 
-/// How often each kind of work is done on each number of nodes: more than ten thousand times in
-/// all.
+/// The number of repetitions of each kind of work on each number of nodes: more than ten thousand
+/// in all.
 const TIMES: usize = 4_000;
 
-/// How many hand-offs a batch has, and how many batches are counted.
+/// The number of hand-offs in a batch, and of batches that are counted.
 const BATCH: usize = 25;
 const BATCHES: usize = 60;
-/// Allocations of one wait, at the most.
+/// The largest number of allocations of one wait.
 const A_WAIT_IN_QUEUE: u64 = 8;
 
-/// The most locks by which a node can be behind.
+/// The largest number of locks by which a node can be behind.
 const LAG: usize = 100;
 
-/// How many locks are held at once, and how many of them are requested together.
+/// A TTL longer than any test.
 const LONG: Duration = Duration::from_secs(30);
+/// The number of locks that are held at once.
 const HELD: usize = 2 * PORTION;
-/// Not a power of two, so that what is asked of a node beside them finds room in the list of what it is to answer.
+/// The number of locks that are requested together. It is not a power of two, so that other
+/// requests to a node also fit into the list of pending requests.
 const PORTION: usize = 800;
 
-/// Far longer than any answer takes.
+/// A limit far longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A process that is stopped for a third of this is no longer in the steady state that is counted.
+/// A limit for stalls: a process that is stopped for a third of this has left the steady state that
+/// is counted.
 const NO_STALL: Duration = Duration::from_millis(300);

@@ -1,7 +1,5 @@
 //! Runs the examples as a newcomer does: as processes that end by themselves and print what they
-//! did.
-//!
-//! Not here: `resp_dump`, which `resp-tests` runs on its vectors.
+//! did. `resp_dump` is tested in `resp-tests`, on its vectors.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
@@ -29,7 +27,7 @@ fn blocking_runs_on_real_nodes() {
 }
 
 #[test]
-fn blocking_says_why_there_is_no_lock() {
+fn blocking_prints_why_there_is_no_lock() {
     // The example waits five seconds for the lock.
     let end = run("blocking", &["--node".to_owned(), NOBODY.to_owned()]);
     assert_eq!(end.status, Some(1), "{end:?}");
@@ -95,12 +93,12 @@ fn a_leader_is_followed_by_another_on_real_nodes() {
 }
 
 #[test]
-fn ten_of_many_hosts_work_at_once_on_embedded_nodes() {
+fn at_most_ten_hosts_work_at_once_on_embedded_nodes() {
     checks_the_workers(&run("workers", &[]));
 }
 
 #[test]
-fn ten_of_many_hosts_work_at_once_on_real_nodes() {
+fn at_most_ten_hosts_work_at_once_on_real_nodes() {
     let servers = servers(3);
     checks_the_workers(&run("workers", &arguments(&servers)));
     for server in &servers {
@@ -212,7 +210,7 @@ fn checks_blocking(end: &End) {
     );
 }
 
-/// The same story twice; only the store differs.
+/// Checks a story that is told twice; only the store differs.
 fn checks_the_late_write(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let hand_over = [
@@ -251,7 +249,7 @@ fn checks_the_engine(end: &End) {
     );
 }
 
-/// Three jobs, one after the other, and the log of their grants.
+/// Checks for three jobs, one after the other, and the log of their grants.
 fn checks_tokio(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let lines: Vec<&str> = end.output.lines().collect();
@@ -273,7 +271,8 @@ fn checks_the_loop(end: &End) {
     says_in_order(end, &[&lines[..], &["ben leaves", "ann < GRANTED"], &reported].concat());
 }
 
-/// Each job outlasts the TTL of its lock, and the second job of a name follows the first.
+/// Checks that each job outlasts the TTL of its lock, and that the second job of a name follows the
+/// first.
 fn checks_the_jobs(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let (first, second) =
@@ -282,7 +281,7 @@ fn checks_the_jobs(end: &End) {
     says_in_order(end, &[&[first][..], &done].concat());
 }
 
-/// Each begins and ends before another begins.
+/// Checks that each task ends before another begins.
 fn checks_the_tasks(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let lines: Vec<&str> = end.output.lines().collect();
@@ -295,7 +294,8 @@ fn checks_the_tasks(end: &End) {
 
 fn checks_the_leaders(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
-    // Each in its own thread: the second can be done before the first has printed its last line.
+    // The threads are independent: the second can be done before the first has printed its last
+    // line.
     says_in_order(
         end,
         &[
@@ -318,7 +318,7 @@ fn checks_the_workers(end: &End) {
     says_in_order(end, &["25 jobs done, "]);
 }
 
-/// Each version is rebuilt once, by whom it may be.
+/// Checks that each version is rebuilt once, by a host that may.
 fn checks_the_cache(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let alone = ["first rebuilds", "first is Shared now", "second has read 1"];
@@ -378,7 +378,7 @@ fn run(example: &str, arguments: &[String]) -> End {
     End { status: child.wait().unwrap().code(), output, errors }
 }
 
-/// Whether the process ended by itself; otherwise it is killed.
+/// Returns `true` if the process ended by itself; otherwise kills it.
 fn wait(child: &mut Child) -> bool {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
@@ -406,7 +406,8 @@ fn one_lock_is_taken_and_released_on_real_nodes() {
     assert!(end.output.starts_with("held, and then released: "), "{end:?}");
 }
 
-/// Each text is in a section of its own, which the linker leaves out unless the program names the format.
+/// Each format's texts are in a separate section, which the linker leaves out unless the program
+/// names the format.
 #[test]
 fn a_program_that_takes_one_lock_contains_no_format_of_another_library() {
     let one_lock = stripped("one_lock");
@@ -419,12 +420,13 @@ fn a_program_that_takes_one_lock_contains_no_format_of_another_library() {
     let of_foreign = foreign().filter(|script| contains(&one_lock, script.text));
     assert_eq!(of_foreign.map(|script| script.name).collect::<Vec<_>>(), [""; 0]);
     assert!(contains(&one_lock, script::UNDO.text));
-    // The embedded nodes of this one know them all.
+    // This program has embedded nodes, which know all formats.
     let blocking = stripped("blocking");
     assert!(foreign().all(|script| contains(&blocking, script.text)) && foreign().count() > 20);
 }
 
-/// The program of an example without debug information, which has names of files and items that are not linked.
+/// Returns the program of an example without debug information, because that contains names of
+/// files and items that are not linked.
 fn stripped(example: &str) -> Vec<u8> {
     let program = examples_once().join(example);
     let stripped = env::temp_dir().join(format!("redbolt-{example}-{}", std::process::id()));
@@ -440,7 +442,7 @@ fn examples_once() -> &'static Path {
     BUILT.get_or_init(examples)
 }
 
-/// The directory of the examples. `cargo xtask test` has built them and names it.
+/// Returns the directory of the examples, which `cargo xtask test` has built and names.
 fn examples() -> PathBuf {
     env::var_os("REDBOLT_EXAMPLES").map_or_else(build, PathBuf::from)
 }
@@ -463,8 +465,8 @@ fn build() -> PathBuf {
     target.join("examples")
 }
 
-/// Far longer than any example takes.
+/// A limit far longer than any example takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A port below 1024 that no service has used for decades.
+/// An address whose port is below 1024 and has not been used by any service for decades.
 const NOBODY: &str = "127.0.0.1:1";

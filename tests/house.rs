@@ -46,7 +46,7 @@ fn dependencies_run_one_way() {
 }
 
 #[test]
-fn codec_and_core_do_not_touch_the_machine() {
+fn codec_and_core_do_not_use_the_operating_system() {
     check(&["src"], rules::machine);
     for exception in rules::EXCEPTIONS {
         let source = Source::read(root(), exception.file);
@@ -56,18 +56,18 @@ fn codec_and_core_do_not_touch_the_machine() {
 }
 
 #[test]
-fn unsafe_code_is_in_two_files_of_the_library_and_between_it_and_c() {
+fn unsafe_code_is_in_two_files_of_the_library_and_at_the_border_to_c() {
     check(&["src", "crates", "examples", "benches/src", "resp-tests/src"], rules::unsafe_code);
 }
 
-/// Also in the library for C and C++. A program's signals are its own.
+/// The rule also covers the library for C and C++, because a program's signals are its own.
 #[test]
 fn threads_of_the_library_are_started_in_one_place() {
     check(&["src", "crates/capi/src"], rules::threads);
 }
 
 #[test]
-fn models_and_provers_see_codec_and_protocol_only() {
+fn models_and_provers_use_only_codec_and_protocol() {
     // The tests of the node may use the whole library.
     check(
         &[
@@ -94,7 +94,7 @@ fn functions_fit_a_screen() {
 
 /// `cargo xtask coupling` prints the counts, also of another tree.
 #[test]
-fn the_parts_of_the_core_do_not_grow_together() {
+fn coupling_in_the_core_does_not_grow() {
     if let Some(tree) = env::var_os("COUPLING_OF") {
         print_coupling(Path::new(&tree));
         return;
@@ -141,7 +141,7 @@ fn print_coupling(root: &Path) -> Coupling {
     coupling
 }
 
-/// The sources of each crate, by its folder.
+/// Returns the sources of each crate, by its folder.
 fn crates_of(root: &Path) -> BTreeMap<String, Vec<Source>> {
     let mut crates = BTreeMap::<_, Vec<_>>::new();
     for file in files_below(root, &FOLDERS) {
@@ -160,7 +160,7 @@ fn coupling_of(root: &Path) -> Coupling {
 }
 
 #[test]
-fn few_crates_stand_behind_the_library() {
+fn the_library_has_few_dependencies() {
     let crates = dependencies(&[]);
     assert!(crates.len() <= MAX_CRATES, "{} crates: {crates:?}", crates.len());
     let names: BTreeSet<_> = crates.iter().map(|(name, _)| name.as_str()).collect();
@@ -169,9 +169,9 @@ fn few_crates_stand_behind_the_library() {
     assert!(heavy.is_empty(), "async runtimes or Redis drivers: {heavy:?}");
 }
 
-/// TLS is a choice of whoever builds, and adds what it needs and no more.
+/// TLS is optional, and adds only the crates that it needs.
 #[test]
-fn tls_adds_few_crates_and_only_where_it_is_asked_for() {
+fn tls_adds_few_crates_and_only_with_its_feature() {
     let (without, with) = (dependencies(&[]), dependencies(&["--features", "tls"]));
     let names =
         |crates: &BTreeSet<(String, String)>| crates.iter().any(|(name, _)| name == "rustls");
@@ -213,7 +213,7 @@ fn every_test_behind_a_promise_exists() {
     assert!(missing.is_empty(), "promised, but no test: {missing:?}");
 }
 
-/// Branches that each add some come together here.
+/// Branches that each add promises are merged here.
 #[test]
 fn promises_are_numbered_in_order() {
     let promises = fs::read_to_string(root().join("docs/evidence/PROMISES.md")).expect("the page");
@@ -236,7 +236,7 @@ fn source_files_that_the_manual_names_exist() {
     assert!(missing.is_empty(), "named, but missing: {missing:?}");
 }
 
-/// Long names with underscores; names in capitals are no tests.
+/// Returns the long names with underscores. Names in capitals are not tests.
 fn names_of_tests(page: &str) -> Vec<&str> {
     let words = page.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let is_name = |word: &&str| word.matches('_').count() >= 2 && *word == word.to_lowercase();
@@ -303,7 +303,8 @@ fn items_of_the_library_that_the_manual_names_exist() {
     assert!(unknown.is_empty(), "not in the library:\n{}", unknown.join("\n"));
 }
 
-/// Rustdoc shows no figures, so a page with one also has it as text: in a block, or as the table that it stands for.
+/// Rustdoc shows no figures, so a page with a figure also has it as text: in a block, or as the
+/// table that it illustrates.
 #[test]
 fn figures_are_shown_described_and_small() {
     let figures = files_ending(&[".svg"]).into_iter().filter(|file| file.starts_with("docs/"));
@@ -344,7 +345,7 @@ fn metrics_that_the_manual_names_exist() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_are_not_broken() {
     let files = files_ending(&[".md"]);
     let texts = files.iter().map(|file| fs::read_to_string(root().join(file)).expect(file));
     let texts: Vec<String> = texts.collect();
@@ -365,7 +366,7 @@ fn links_lead_somewhere() {
 }
 
 #[test]
-fn documents_that_are_named_are_in_the_repository() {
+fn documents_that_are_named_exist() {
     let files = files_ending(&[".md"]);
     let is_there = |name: &&str| {
         let name = name.trim_start_matches(['.', '/']);
@@ -382,7 +383,8 @@ fn documents_that_are_named_are_in_the_repository() {
     assert!(faults.is_empty(), "not in the repository:\n{}", faults.join("\n"));
 }
 
-/// Until there is a release, a registry does not have the crates, and may have others of these names.
+/// Until there is a release, a registry does not have the crates, and may have others of these
+/// names.
 #[test]
 fn pages_depend_on_the_crates_by_path() {
     let manual = files_ending(&[".md"]).into_iter().filter(|page| page.starts_with("docs/use/"));
@@ -408,7 +410,7 @@ fn the_readme_is_short_and_names_tokio() {
     assert!(text.contains("#[tokio::main]") && begin.contains("tokio.md"));
 }
 
-/// The files of the repository with one of these endings.
+/// Returns the files of the repository with one of these endings.
 fn files_ending(endings: &[&str]) -> Vec<String> {
     let mut files = Vec::new();
     let mut folders = vec![String::new()];
@@ -439,7 +441,7 @@ fn few_names_are_at_the_root_of_the_library() {
 }
 
 #[test]
-fn the_compiler_refuses_what_is_not_documented() {
+fn the_lint_against_missing_docs_is_on() {
     assert!(rules::denies_missing_docs(&Source::read(root(), "src/lib.rs")));
 }
 
@@ -454,7 +456,8 @@ fn check(folders: &[&str], rule: impl Fn(&Source) -> Vec<Fault>) {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// The crates that a user of the library builds, by the names that code uses, with their versions.
+/// Returns the crates that a user of the library builds, by the names that code uses, with their
+/// versions.
 fn dependencies(options: &[&str]) -> BTreeSet<(String, String)> {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--edges", "normal", "--package", "redbolt", "--prefix", "none"])
@@ -469,8 +472,8 @@ fn dependencies(options: &[&str]) -> BTreeSet<(String, String)> {
     crates.map(|(name, rest)| (name.replace('-', "_"), version(rest))).collect()
 }
 
-/// Reads the path that cargo sets at run time: two clones with one target directory share this
-/// program.
+/// Returns the root from the path that cargo sets at run time: two clones with one target directory
+/// share this program.
 fn root() -> &'static Path {
     static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
         let ours = env::var_os("CARGO_MANIFEST_DIR");
@@ -490,17 +493,18 @@ const EVIDENCE: &str = "docs/evidence/";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;
 const READMES: [&str; 3] = ["README.md", "crates/cli/README.md", "crates/node/README.md"];
-/// In bytes: a page that is read in two minutes.
+/// The longest README in bytes: a page that is read in two minutes.
 const LONGEST_README: usize = 8_000;
-/// In bytes: a page that is read in one sitting.
+/// The longest ARCHITECTURE.md in bytes: a page that is read in one sitting.
 const LONGEST_ARCHITECTURE: usize = 12_000;
-/// In bytes, of all pages in `docs/use`: what a user has to read. It only falls.
+/// The size in bytes of all pages in `docs/use`, which a user has to read. It only falls.
 const LONGEST_USE: usize = 100_000;
-/// In bytes.
+/// The largest figure in bytes.
 const LARGEST_FIGURE: usize = 6_000;
 const MAX_CRATES_OF_TLS: usize = 11;
 const MAX_ROOT_NAMES: usize = 43;
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers.
 const MOST: [usize; 11] = [36, 32, 0, 0, 8, 76, 191, 0, 0, 29, 27470];
-/// The most files of a crate that may be in cycles of imports. A change that reduces them also lowers these numbers.
+/// The most files of a crate that may be in cycles of imports. A change that reduces them also
+/// lowers these numbers.
 const MOST_IN_CYCLES: [(&str, usize); 1] = [("src", 6)];

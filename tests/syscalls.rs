@@ -1,10 +1,10 @@
 //! Counts the system calls of an acquire and a release.
 //!
-//! The test binary runs itself again under `strace`, as the program that takes locks. Before each
-//! phase the program writes the phase's name to /dev/null, which divides the trace, and the test
-//! counts the calls of each phase. Reads of the clock do not appear, because they are no system
-//! calls where the vDSO provides them. Where a grant came so late that its node was asked for a proof behind it, the program
-//! tells that as well, and one more write is due for each.
+//! The test binary runs itself again under `strace`, as the program that acquires locks. Before
+//! each phase the program writes the phase's name to /dev/null, which divides the trace, and the
+//! test counts the calls of each phase. Reads of the clock do not appear if the vDSO provides them.
+//! If a grant came so late that its node was asked for a proof, the program reports that as well,
+//! and one more write is expected for each.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -91,7 +91,7 @@ fn a_client_polls_at_most_once_for_each_vote_that_it_needs() {
         }
         let rounds = asks().len() * ROUNDS;
         assert_eq!(count(phases, "release"), rounds);
-        // One for each sleep would be two and more in a round.
+        // An alarm for each sleep would be two or more in a round.
         let alarms: usize = phases.iter().map(|(_, calls)| calls.of(&ALARMS)).sum();
         assert!(alarms <= rounds / 2, "{alarms} for alarms in {rounds} rounds");
     });
@@ -159,7 +159,7 @@ fn auto_extended_locks_cost_one_write_to_each_node() {
 }
 
 /// Without a pause between calls, each call reads the replies that the previous one did not wait
-/// for. Even so, no poll and no read is in vain.
+/// for. Even so, every poll and every read finds something.
 #[test]
 fn a_client_back_to_back_reads_at_most_once_for_each_reply() {
     let test = "a_client_back_to_back_reads_at_most_once_for_each_reply";
@@ -400,7 +400,7 @@ fn keep(nodes: &[String]) {
     assert!(ids.iter().all(|&id| !driver.remaining(id).is_zero()));
 }
 
-/// Acquires this many locks, auto-extended if `keep` says how.
+/// Acquires this many locks, auto-extended as `keep` specifies.
 fn acquire_many(driver: &mut Driver, keep: Option<AutoExtend>) -> Vec<LockId> {
     let names = (0..LOCKS).map(|at| format!("job{at}"));
     let acquire = |name: String| {
@@ -432,7 +432,7 @@ fn warm_client(nodes: &[String], busy_poll: Duration) -> Client {
     client
 }
 
-/// Nodes answer in order, so a complete inspection comes after all earlier replies.
+/// Waits for all replies: nodes answer in order, so a complete inspection comes after them.
 fn has_received_all(client: &Client) {
     let until = Instant::now() + PATIENCE;
     while !client.inspect(b"nobody").unwrap().nodes.iter().all(|node| node.state.is_ok()) {
@@ -447,21 +447,22 @@ fn witness(node: &str) -> Connection {
     }
 }
 
-/// A server writes the replies of a loop iteration before the next one. The first PING follows the
-/// commands, so before the second is answered their replies are in our socket.
+/// Waits until all replies are in our socket. A server writes the replies of a loop iteration
+/// before the next one, and the first PING follows the commands, so the second is answered after
+/// them.
 fn all_is_answered(witness: &mut Connection) {
     witness.cmd("PING");
     witness.cmd("PING");
 }
 
-/// Every kind of request: the restart guard is checked behind the first, and by the script of the
-/// second.
+/// Returns every kind of request: the restart guard is checked behind the first, and by the script
+/// of the second.
 fn asks() -> [LockRequest<'static>; 2] {
     let request = LockRequest::new(b"job").ttl(PATIENCE);
     [request.clone(), request.fenced()]
 }
 
-/// No timer of this configuration is due while the test runs.
+/// Returns a configuration with no timer that is due while the test runs.
 fn config(nodes: &[String]) -> Config {
     builder(nodes).build().unwrap()
 }
@@ -472,13 +473,14 @@ fn builder(nodes: &[String]) -> ConfigBuilder {
     builder.nodes(nodes)
 }
 
-/// Marks the begin of a phase.
+/// Returns a function that marks the beginning of a phase.
 fn teller() -> impl FnMut(&str) {
     let mut nowhere = OpenOptions::new().write(true).open("/dev/null").unwrap();
     move |phase| nowhere.write_all(format!("{PHASE}{phase}").as_bytes()).unwrap()
 }
 
-/// Ends a phase, and tells how many proofs were asked for in it because a grant came late: more than there were `before`.
+/// Ends a phase, and reports how many proofs were requested in it because a grant came late: those
+/// in addition to `before`.
 fn report_late(report: &mut impl FnMut(&str), before: u64, metrics: &MetricsReport) {
     report(&format!("{LATE}{}", late_proofs(metrics) - before));
 }
@@ -515,7 +517,7 @@ fn traced(test: &str, nodes: &[String]) -> Vec<(String, Calls)> {
         .arg(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(NODES, nodes.join(" "))
-        // A node that lags further than before makes the heap grow, which is not to be counted: so
+        // A node that lags further than before makes the heap grow, which must not be counted, so
         // the heap starts large enough.
         .env("MALLOC_ARENA_MAX", "1")
         .env("MALLOC_TOP_PAD_", (16 << 20).to_string())
@@ -569,7 +571,8 @@ fn count(phases: &[(String, Calls)], wanted: &str) -> usize {
     phases.iter().filter(|(what, _)| what == wanted).count()
 }
 
-/// The names of a phase's system calls, in order, and how many proofs were asked for in it because a grant came late.
+/// The names of a phase's system calls, in order, and the number of proofs that were requested in
+/// it because a grant came late.
 #[derive(Debug, Default)]
 struct Calls {
     names: Vec<String>,
@@ -582,9 +585,10 @@ impl Calls {
         self.names.iter().filter(|name| kinds.contains(&plain(name).as_str())).count()
     }
 
-    /// Without polls that a timer ended, by their timeout or by the alarm: then nothing is read, and the next call is a poll
-    /// again. On a busy machine a node takes longer than one that seems to hang, and each node is suspected at most
-    /// once. If the timer is noticed late, as on a stalled machine, it is tried to read once more, which is another poll.
+    /// Returns the calls without polls that a timer ended, by their timeout or by the alarm:
+    /// nothing is read after them, and the next call is a poll again. On a busy machine a node
+    /// seems to hang, but each node is suspected at most once. If the timer is noticed late, as on
+    /// a stalled machine, the client tries to read again, which is another poll.
     fn without_what_was_in_vain(mut self, most: usize) -> Self {
         let mut left = most;
         self.names.retain(|name| !ALARMS.contains(&name.as_str()));
@@ -605,8 +609,8 @@ impl Calls {
         Self { names: self.names[before..].to_vec(), late: self.late }
     }
 
-    /// Checks for these calls and no others, except draws of randomness and alarms, each of which lasts for
-    /// many attempts. A late proof is one write, and a round trip at the most.
+    /// Checks for these calls and no others, except draws of randomness and alarms, each of which
+    /// lasts for many attempts. A late proof is one write, and at most one round trip.
     fn expect(&self, writes: Bounds, polls: Bounds, reads: Bounds) -> Result<(), String> {
         let writes = writes.start() + self.late..=writes.end() + self.late;
         let [polls, reads] =
@@ -639,41 +643,42 @@ type Bounds = std::ops::RangeInclusive<usize>;
 
 const WRITES: [&str; 4] = ["write", "writev", "sendto", "sendmsg"];
 const POLLS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
-/// Marks a poll or a read that found nothing.
+/// The mark of a poll or a read that found nothing.
 const IN_VAIN: &str = " = 0";
 const READS: [&str; 4] = ["read", "readv", "recvfrom", "recvmsg"];
-/// What ends sleeps instead of their timeouts, if there are many.
+/// The calls that set an alarm, which ends many sleeps instead of a timeout for each.
 const ALARMS: [&str; 1] = ["timerfd_settime"];
 
 /// More rounds than one draw of randomness lasts for.
 const ROUNDS: usize = 100;
 
-/// A few are enough: each opens its own connections.
+/// A few contacts are enough: each opens new connections.
 const CONTACTS: usize = 5;
 
-/// The batches, and the locks in each: their replies fit into one read.
+/// The number of batches, and of the locks in each, whose replies fit into one read.
 const BATCHES: usize = 10;
 const LOCKS: usize = 50;
 
-/// How often each lock is extended.
+/// The number of extensions of each lock.
 const EXTENSIONS: usize = 8;
 
-/// Polls of a client that checks for news because the machine stalled between two calls.
+/// The number of polls of a client that checks for news because the machine stalled between two
+/// calls.
 const STALLS: usize = 20;
 
 /// The longest spin that a configuration permits.
 const BUSY: Duration = Duration::from_micros(200);
 
-/// A read takes far more than a µs under strace.
+/// The number of reads in a spin; a read takes far more than a µs under strace.
 const READS_IN_A_SPIN: usize = 200;
 
-/// A token takes 16 of the 1024 bytes of a draw.
+/// The number of attempts for one draw: a token takes 16 of its 1024 bytes.
 const ATTEMPTS_PER_DRAW: usize = 64;
 
 /// The environment variable that makes the test binary the traced program.
 const NODES: &str = "REDBOLT_TRACED_NODES";
 
-/// How the name of a phase begins that tells of late proofs.
+/// The beginning of a phase's name that reports late proofs.
 const LATE: &str = "late: ";
 
 /// The text that marks a line of the trace as a phase's name.

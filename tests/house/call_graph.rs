@@ -1,9 +1,10 @@
-//! The call graph of the methods of `Core`, with the hub counted: cycles of subjects, recursion, and transitions that end in
-//! silence.
+//! The call graph of the methods of `Core`, including the hub: cycles of subjects, recursion, and
+//! transitions that end silently.
 //!
-//! A method of `Core` is every function of an `impl` of a type that holds more than two of the core's collections, and every
-//! function that takes `&mut Core`. A struct of references to the collections is such a type as well, so that nothing is gained
-//! by passing them under another name. Not here: the limits, see `tests/house.rs`.
+//! A method of `Core` is every function of an `impl` of a type that holds more than two of the
+//! core's collections, and every function that takes `&mut Core`. A struct of references to the
+//! collections is such a type as well, so that nothing is gained by passing them under another
+//! name. The limits are in `tests/house.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,7 +20,8 @@ pub(crate) struct CallGraph {
 struct Method {
     subject: String,
     calls: BTreeSet<String>,
-    /// `else { return }`: a look-up has failed, and the transition ends without a word.
+    /// The number of `else { return }`: a look-up has failed, and the transition ends without a
+    /// trace.
     silent_returns: usize,
 }
 
@@ -52,7 +54,7 @@ impl CallGraph {
         self.methods.values().map(|method| method.silent_returns).sum()
     }
 
-    /// The subjects of each cycle, the largest first.
+    /// Returns the subjects of each cycle, the largest first.
     pub(crate) fn cycles(&self) -> Vec<BTreeSet<&str>> {
         let mut calls = BTreeMap::<&str, BTreeSet<&str>>::new();
         for method in self.methods.values() {
@@ -63,7 +65,7 @@ impl CallGraph {
         components(&calls)
     }
 
-    /// The methods of each recursion over more than one, the largest first.
+    /// Returns the methods of each recursion over more than one, the largest first.
     pub(crate) fn recursions(&self) -> Vec<BTreeSet<&str>> {
         let calls = self.methods.iter().map(|(name, method)| {
             (&name[..], method.calls.iter().map(String::as_str).collect::<BTreeSet<_>>())
@@ -81,7 +83,8 @@ impl CallGraph {
 }
 
 impl Code {
-    /// The types that hold more than two of the core's collections, by value or by reference.
+    /// Returns the types that hold more than two of the core's collections, by value or by
+    /// reference.
     fn wide_types(&self) -> Vec<String> {
         let mut wide = Vec::new();
         for at in (0..self.words.len()).filter(|&at| self.word(at) == "struct") {
@@ -95,7 +98,8 @@ impl Code {
         wide
     }
 
-    /// The functions in the blocks of these types, and those that take `&mut` of one, each with its body.
+    /// Returns the functions in the blocks of these types, and those that take `&mut` of one, each
+    /// with its body.
     fn methods_of(&self, wide: &BTreeSet<String>) -> Vec<(String, Range<usize>)> {
         let heads = (0..self.words.len()).filter(|&at| self.word(at) == "impl");
         let blocks = heads.filter_map(|at| {
@@ -114,7 +118,7 @@ impl Code {
             let takes = |at: usize| {
                 self.from(at).starts_with(&["&", "mut"]) && wide.contains(self.word(at + 2))
             };
-            // Only those that are no methods are called by their name alone.
+            // Only functions that are not methods are called by their name alone.
             match is_inside {
                 true => found.push((name.to_owned(), body..self.closed(body))),
                 false if (at..body).any(takes) => {
@@ -126,7 +130,7 @@ impl Code {
         found
     }
 
-    /// The names of functions called on the core, or by their name alone.
+    /// Returns the names of functions called on the core, or by their name alone.
     fn called_in(&self, body: Range<usize>) -> BTreeSet<String> {
         let calls = body.filter_map(|at| match self.from(at) {
             ["self" | "core", ".", name, "(", ..] | ["Self", ":", ":", name, "(", ..] => {
@@ -141,7 +145,7 @@ impl Code {
     fn silent_returns(&self, body: Range<usize>) -> usize {
         let is_silent = |at: &usize| match self.from(*at) {
             ["else", "{", "return", ";" | "}", ..] => true,
-            // A decision to do nothing says no more.
+            // A decision to do nothing is silent as well.
             ["else", "{", "return", "Decision", ":", ":", "Continue"] => true,
             _ => false,
         };
@@ -149,7 +153,7 @@ impl Code {
     }
 }
 
-/// The strongly connected components of more than one node, the largest first.
+/// Returns the strongly connected components of more than one node, the largest first.
 pub(crate) fn components<'n>(
     calls: &BTreeMap<&'n str, BTreeSet<&'n str>>,
 ) -> Vec<BTreeSet<&'n str>> {
@@ -176,7 +180,7 @@ fn reach<'n>(calls: &BTreeMap<&'n str, BTreeSet<&'n str>>, from: &'n str) -> BTr
     reached
 }
 
-/// By these types the core's collections are known: nodes, locks, claims, queues, views, observers.
+/// The types of the core's collections: nodes, locks, claims, queues, views, observers.
 const COLLECTIONS: [&str; 6] = ["Nodes", "Locks", "Claims", "WaitQueues", "Views", "Observers"];
 
 mod tests {
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn references_to_more_than_two_collections_are_the_core_by_another_name() {
+    fn references_to_more_than_two_collections_count_as_the_core() {
         let pass = "struct Pass<'c> { nodes: &'c mut Nodes, locks: &'c mut Locks, claims: &'c mut Claims }
             impl<'c> Pass<'c> { fn a(&mut self) { b(self) } } fn b(pass: &mut Pass<'_>) { pass.a() }
             struct Two<'c> { nodes: &'c mut Nodes, locks: &'c mut Locks } impl Two<'_> { fn c(&self) {} }
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_return_without_a_word_is_silent() {
+    fn an_empty_return_is_silent() {
         let text = "impl Core { fn a() { let Some(b) = c else { return }; let Some(b) = c else { return; };
             let Some(b) = c else { return d }; if e { return } else { f }
             let Some(b) = c else { return Decision::Continue }; } }

@@ -2,7 +2,7 @@
 //! and the lengths of functions.
 //!
 //! `cargo xtask coupling` prints the counts, of this tree or of another one. They are computed from
-//! tokens, so that formatting changes little, and without test code. Not here: the limits, see
+//! tokens, so that formatting changes little, and without test code. The limits are in
 //! `tests/house.rs`.
 
 use std::{
@@ -18,23 +18,23 @@ use super::call_graph::CallGraph;
 /// The counts of the files of `src`.
 #[derive(Debug, Default)]
 pub(crate) struct Coupling {
-    /// Functions that do not fit a screen, as `file: name, lines`.
+    /// The functions that do not fit a screen, as `file: name, lines`.
     pub(crate) long: Vec<String>,
-    /// Calls of the core's methods from one of its files to another, by pair of files. The hub is
-    /// left out: it routes calls, and has the helpers that all of them use.
+    /// The calls of the core's methods from one of its files to another, by pair of files. The hub
+    /// is left out: it routes calls, and has the helpers that all of them use.
     pub(crate) calls: BTreeMap<(String, String), usize>,
-    /// Functions that a subject of the core shows to the others, by subject.
+    /// The functions that a subject of the core shows to the others, by subject.
     pub(crate) shown: BTreeMap<String, usize>,
-    /// `x.active.`: accesses to a lock's active state through the lock, by others than the lock itself.
+    /// The number of `x.active.`: accesses to a lock's active state from outside the lock.
     pub(crate) reaches: usize,
-    /// `let Some(..) = .. else`.
+    /// The number of `let Some(..) = .. else`.
     pub(crate) look_ups: usize,
-    /// Fields that are visible in a module above, by type.
+    /// The fields that are visible in a module above, by type.
     pub(crate) open_fields: BTreeMap<String, usize>,
     pub(crate) lines: BTreeMap<String, usize>,
     /// The methods of `Core` and their calls, with the hub.
     pub(crate) graph: CallGraph,
-    /// Lines with code, of what is shipped.
+    /// The number of lines with code that ships.
     pub(crate) code_lines: usize,
 }
 
@@ -50,7 +50,7 @@ impl Coupling {
             }
             let code = Code::of(file, text);
             let shipped = text.lines().enumerate().filter(|(at, _)| !code.is_of_tests(at + 1));
-            // `growth` is a module for tests in a file of its own.
+            // `growth` is a module for tests in a separate file.
             if file != GROWTH {
                 coupling.code_lines += shipped.filter(|(_, line)| is_code(line, "//")).count();
             }
@@ -84,7 +84,8 @@ impl Coupling {
         self.calls.values().sum()
     }
 
-    /// Calls between subjects, by pair: a subject is a folder of the core, or a file beside them.
+    /// Returns the calls between subjects, by pair. A subject is a folder of the core, or a file
+    /// next to the folders.
     pub(crate) fn subject_calls(&self) -> BTreeMap<(&str, &str), usize> {
         let mut calls = BTreeMap::new();
         for ((from, to), count) in &self.calls {
@@ -96,7 +97,7 @@ impl Coupling {
         calls
     }
 
-    /// Pairs of subjects that call each other, with the calls in each direction.
+    /// Returns the pairs of subjects that call each other, with the calls in each direction.
     pub(crate) fn mutual(&self) -> Vec<(&str, &str, [usize; 2])> {
         let calls = self.subject_calls();
         let pairs = calls.iter().filter(|((from, to), _)| from < to);
@@ -107,7 +108,7 @@ impl Coupling {
         both.collect()
     }
 
-    /// Subjects from which calls lead back to themselves.
+    /// Returns the subjects from which calls lead back to themselves.
     pub(crate) fn in_circles(&self) -> BTreeSet<&str> {
         let calls = self.subject_calls();
         let mut left: BTreeSet<(&str, &str)> = calls.into_keys().collect();
@@ -174,7 +175,8 @@ impl fmt::Display for Coupling {
     }
 }
 
-/// The calls between these files, found by the names of the methods of `Core` that each defines.
+/// Returns the calls between these files, found by the names of the methods of `Core` that each
+/// defines.
 fn calls(files: &[(String, Code)]) -> BTreeMap<(String, String), usize> {
     let mut homes = BTreeMap::new();
     for (file, code) in files {
@@ -191,7 +193,7 @@ fn calls(files: &[(String, Code)]) -> BTreeMap<(String, String), usize> {
     calls
 }
 
-/// Whether there is more on this line than a comment that begins so.
+/// Returns `true` if the line has more than a comment that begins like this.
 fn is_code(line: &str, comment: &str) -> bool {
     !line.trim().is_empty() && !line.trim().starts_with(comment)
 }
@@ -260,7 +262,7 @@ impl Code {
         self.words.get(at).map_or("", String::as_str)
     }
 
-    /// The next few tokens.
+    /// Returns the next few tokens.
     pub(crate) fn from(&self, at: usize) -> [&str; 7] {
         std::array::from_fn(|next| self.word(at + next))
     }
@@ -269,7 +271,7 @@ impl Code {
         (0..self.words.len()).filter(|&at| is(&self.from(at))).count()
     }
 
-    /// The closing bracket of the one at `open`; `open` itself, if it is none.
+    /// Returns the closing bracket of the one at `open`, or `open` if no bracket is there.
     pub(crate) fn closed(&self, open: usize) -> usize {
         let mut depth = 0;
         for at in open..self.words.len() {
@@ -285,7 +287,7 @@ impl Code {
         self.words.len() - 1
     }
 
-    /// The first of these tokens from `at` on that is outside of brackets.
+    /// Returns the first of these tokens from `at` on that is outside brackets.
     pub(crate) fn next(&self, mut at: usize, wanted: &[&str]) -> Option<usize> {
         while at < self.words.len() && !wanted.contains(&self.word(at)) {
             at = self.closed(at) + 1;
@@ -293,7 +295,7 @@ impl Code {
         (at < self.words.len()).then_some(at)
     }
 
-    /// The names of functions in these tokens, and where they begin.
+    /// Returns the names of functions in these tokens, and where they begin.
     pub(crate) fn functions(&self, within: Range<usize>) -> impl Iterator<Item = (usize, &str)> {
         let is_name = |name: &str| name.starts_with(|c: char| c.is_alphabetic() || c == '_');
         let all = within.filter(|&at| self.word(at) == "fn").map(|at| (at, self.word(at + 1)));
@@ -314,7 +316,7 @@ impl Code {
         long
     }
 
-    /// The blocks of `impl Core`.
+    /// Returns the blocks of `impl Core`.
     fn blocks_of_core(&self) -> impl Iterator<Item = Range<usize>> {
         let heads =
             (0..self.words.len()).filter(|&at| self.from(at).starts_with(&["impl", "Core", "{"]));
@@ -326,7 +328,7 @@ impl Code {
         all.map(|(_, name)| name.to_owned()).collect()
     }
 
-    /// The names of the methods called on a core.
+    /// Returns the names of the methods called on a core.
     fn core_calls(&self) -> Vec<String> {
         let mut calls = Vec::new();
         for at in self.blocks_of_core().flatten() {
@@ -340,8 +342,8 @@ impl Code {
         calls
     }
 
-    /// How many functions others can call: in the `mod.rs` of a folder those that `super` sees, in
-    /// its other files those that are visible outside of the folder.
+    /// Returns how many functions others can call: in the `mod.rs` of a folder those that `super`
+    /// sees, in its other files those that are visible outside the folder.
     fn shown(&self, in_mod: bool) -> usize {
         let view = |at: usize| match self.from(at) {
             ["pub", "(", view, ..] => Some(view),
@@ -363,7 +365,7 @@ impl Code {
         all.filter(|&at| ends(at).is_some_and(|end| self.word(end) == "else")).count()
     }
 
-    /// Types with fields that a module above may access, and how many.
+    /// Returns the types with fields that a module above may access, and how many.
     fn open_fields(&self) -> Vec<(String, usize)> {
         let mut found = Vec::new();
         for at in (0..self.words.len()).filter(|&at| self.word(at) == "struct") {
@@ -426,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_one_subject_with_one_face() {
+    fn a_folder_is_one_subject() {
         let one = "impl Core { fn a(&self) { self.b() } pub(super) fn c() { self.d() } }";
         let rest =
             "impl Core { pub(super) fn b(&self) { self.d() } pub(in crate::proto) fn e() {} }";
@@ -440,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_is_as_long_as_from_its_head_to_its_brace() {
+    fn the_length_of_a_function_includes_its_head_and_brace() {
         let function = |lines: usize| {
             format!("#[inline]\nfn f()\n{}}}", "{\n".replace('\n', &"\n".repeat(lines - 2)))
         };
@@ -470,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn open_fields_are_those_with_a_wider_view() {
+    fn open_fields_are_those_with_a_wider_visibility() {
         let text = "struct A { a: u8, pub(super) b: (u8, u8), #[x] pub(in crate::proto) c: u8 }
             struct B(pub(super) u8, u8); struct C; pub struct D { pub e: u8 }
             fn f() { a.active.b = c.active + self.active.d; }";

@@ -1,7 +1,8 @@
 //! Cycles of files: files of one crate that import each other, directly or through others.
 //!
-//! A file imports another one if code that ships names an item of its module, in a `use` or elsewhere. The line `mod child;`
-//! imports nothing, nor does the module of a `pub(in ..)`, and an item that a file re-exports is an item of that file.
+//! A file imports another one if code that ships names an item of its module, in a `use` or
+//! elsewhere. The line `mod child;` imports nothing, nor does the module of a `pub(in ..)`, and an
+//! item that a file re-exports is an item of that file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,13 +21,13 @@ pub(crate) struct Imports<'s>(BTreeMap<&'s str, BTreeSet<&'s str>>);
 impl<'s> Imports<'s> {
     pub(crate) fn of(sources: &'s [Source]) -> Self {
         let modules = sources.iter().map(|source| (module(source), source.file.as_str()));
-        // Reversed, so that `crate` means `lib.rs` if there is a `main.rs` as well.
+        // The order is reversed, so that `crate` means `lib.rs` even if there is a `main.rs`.
         let modules = modules.rev().collect();
         let imports = |source: &'s Source| (&source.file[..], imported(source, &modules));
         Self(sources.iter().map(imports).collect())
     }
 
-    /// The files of each cycle, the largest first.
+    /// Returns the files of each cycle, the largest first.
     pub(crate) fn cycles(&self) -> Vec<BTreeSet<&str>> {
         components(&self.0)
     }
@@ -36,7 +37,7 @@ impl<'s> Imports<'s> {
     }
 }
 
-/// Each cycle, file by file, with the files of the cycle that it imports.
+/// Prints each cycle, file by file, with the files of the cycle that it imports.
 impl fmt::Display for Imports<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for cycle in self.cycles() {
@@ -65,13 +66,13 @@ fn imported<'s>(source: &Source, modules: &BTreeMap<String, &'s str>) -> BTreeSe
     let shipped = source.paths.iter().filter(names_item);
     let homes = shipped.filter_map(|named| match named.path.starts_with("crate") {
         true => home(&named.path, modules),
-        // It may begin with the name of a child.
+        // The path may begin with the name of a child.
         false => home(&format!("{module}::{}", named.path), modules),
     });
     homes.filter(|home| **home != *source.file).collect()
 }
 
-/// The file of the longest beginning of this path that is a module.
+/// Returns the file of the longest beginning of this path that is a module.
 fn home<'s>(mut path: &str, modules: &BTreeMap<String, &'s str>) -> Option<&'s str> {
     loop {
         if let Some(file) = modules.get(path) {

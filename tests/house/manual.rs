@@ -1,13 +1,12 @@
-//! Checks the manual and the other pages for people: links, and names of files and items.
-//!
-//! Not here: the doctests compile the snippets, and the tests of `redbolt-cli` run the commands.
+//! Checks the manual and the other pages for people: links, and names of files and items. The
+//! doctests compile the snippets, and the tests of `redbolt-cli` run the commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A Markdown page, without its code blocks.
 #[derive(Debug)]
 pub(crate) struct Page<'a> {
-    /// Its path from the root.
+    /// The path from the root.
     pub(crate) file: &'a str,
     prose: String,
     /// The text without its code spans.
@@ -27,33 +26,34 @@ impl<'a> Page<'a> {
         Self { file, prose, words }
     }
 
-    /// The anchors of its headings, as forges and rustdoc form them.
+    /// Returns the anchors of its headings, as forges and rustdoc form them.
     pub(crate) fn anchors(&self) -> BTreeSet<String> {
         let headings = self.prose.lines().filter(|line| line.starts_with('#'));
         headings.map(|line| slug(line.trim_start_matches('#'))).collect()
     }
 
-    /// The links to files and headings of the repository: `[text](target)`, and `[label]: target`.
+    /// Returns the links to files and headings of the repository: `[text](target)`, and `[label]:
+    /// target`.
     pub(crate) fn targets(&self) -> Vec<&str> {
         let inline = self.words.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
         let all = inline.map(|(target, _)| target).chain(self.definitions().into_values());
         all.filter(|target| !target.contains("://")).collect()
     }
 
-    /// The targets of link labels.
+    /// Returns the targets of link labels.
     pub(crate) fn definitions(&self) -> BTreeMap<&str, &str> {
         let lines = self.prose.lines().filter_map(|line| line.strip_prefix('[')?.split_once("]: "));
         lines.collect()
     }
 
-    /// Labels that are used, `[text][label]`, but not defined.
+    /// Returns the labels that are used, `[text][label]`, but not defined.
     pub(crate) fn undefined(&self) -> Vec<&str> {
         let known = self.definitions();
         let used = self.words.split("][").skip(1).filter_map(|rest| rest.split_once(']'));
         used.map(|(label, _)| label).filter(|label| !known.contains_key(label)).collect()
     }
 
-    /// Code spans that name an item of Rust: `Type::item`, `item()` or `LongType`.
+    /// Returns the code spans that name an item of Rust: `Type::item`, `item()` or `LongType`.
     pub(crate) fn items(&self) -> Vec<&str> {
         let code = self.prose.split('`').skip(1).step_by(2);
         let is_path = |span: &&str| {
@@ -69,7 +69,7 @@ impl<'a> Page<'a> {
         code.filter(is_path).collect()
     }
 
-    /// Broken links. `pages` are all pages, `is_there` knows the other files.
+    /// Returns the broken links. `pages` are all pages, and `is_there` checks for the other files.
     pub(crate) fn broken(
         &self,
         pages: &[Page<'_>],
@@ -90,8 +90,8 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Whether the last part of such a name is a function, a field or a type or variant of these
-/// sources.
+/// Returns `true` if the last part of such a name is a function, a field or a type or variant of
+/// these sources.
 pub(crate) fn is_item(span: &str, source: &str) -> bool {
     let path = span.split('(').next().unwrap_or_default();
     let name = path.rsplit("::").next().unwrap_or_default();
@@ -106,7 +106,7 @@ pub(crate) fn is_item(span: &str, source: &str) -> bool {
     }
 }
 
-/// A path relative to a file, converted to one from the root.
+/// Converts a path relative to a file to one from the root.
 fn resolved(file: &str, path: &str) -> String {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();
@@ -126,7 +126,7 @@ fn slug(heading: &str) -> String {
     letters.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The code blocks of a page, each with its info string.
+/// Returns the code blocks of a page, each with its info string.
 pub(crate) fn blocks(text: &str) -> Vec<(&str, Vec<&str>)> {
     let blocks = text.split("\n```").skip(1).step_by(2);
     blocks
@@ -137,14 +137,15 @@ pub(crate) fn blocks(text: &str) -> Vec<(&str, Vec<&str>)> {
         .collect()
 }
 
-/// The files with this ending that a text names, with or without folders.
+/// Returns the files with this ending that a text names, with or without folders.
 pub(crate) fn files_named<'t>(text: &'t str, ending: &str) -> BTreeSet<&'t str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_-./".contains(c)));
     let words = words.map(|word| word.trim_matches('.'));
     words.filter(|word| word.len() > ending.len() && word.ends_with(ending)).collect()
 }
 
-/// Whether a name such as `models/extend.rs` means this file, possibly with folders left out.
+/// Returns `true` if a name such as `models/extend.rs` means this file, possibly with folders left
+/// out.
 pub(crate) fn is_way_to(name: &str, file: &str) -> bool {
     let mut folders: Vec<&str> = file.split('/').collect();
     let is_same = folders.pop() == name.rsplit('/').next();
@@ -153,8 +154,8 @@ pub(crate) fn is_way_to(name: &str, file: &str) -> bool {
     is_same && wanted.all(|wanted| folders.any(|folder| folder == wanted))
 }
 
-/// The link definition for rustdoc that has the same target as a label of the manual. All evidence is
-/// one empty module there.
+/// Returns the link definition for rustdoc that has the same target as a label of the manual. All
+/// evidence is one empty module there.
 pub(crate) fn for_rustdoc(label: &str, target: &str) -> String {
     if target.contains("evidence/") {
         return format!("[{label}]: crate::manual::evidence");
@@ -165,8 +166,8 @@ pub(crate) fn for_rustdoc(label: &str, target: &str) -> String {
     format!("[{label}]: crate::manual::{page}{anchor}")
 }
 
-/// What is wrong with a figure in SVG: it needs a title and a description, for those who cannot see it, and
-/// its tags have to match.
+/// Returns the faults of a figure in SVG: it needs a title and a description, for readers who
+/// cannot see it, and its tags must match.
 pub(crate) fn faults_of_figure(svg: &str) -> Vec<String> {
     let mut faults = Vec::new();
     for needed in ["<title", "<desc"] {

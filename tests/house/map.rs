@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// The `.rs` files and the folders that a text names in backticks. A folder ends with a slash.
+/// Returns the `.rs` files and the folders that a text names in backticks. A folder ends with a
+/// slash.
 pub(crate) fn named(text: &str) -> BTreeSet<&str> {
     let quoted = text.split('`').skip(1).step_by(2);
     let is_name = |name: &&str| {
@@ -11,7 +12,7 @@ pub(crate) fn named(text: &str) -> BTreeSet<&str> {
     quoted.filter(is_name).collect()
 }
 
-/// Whether there is such a file or folder; a file can be named without its folders.
+/// Returns `true` if there is such a file or folder; a file can be named without its folders.
 pub(crate) fn exists(name: &str, files: &BTreeSet<String>) -> bool {
     match name.ends_with('/') {
         true => files.iter().any(|file| file.starts_with(name)),
@@ -21,7 +22,7 @@ pub(crate) fn exists(name: &str, files: &BTreeSet<String>) -> bool {
     }
 }
 
-/// The folders of these files.
+/// Returns the folders of these files.
 pub(crate) fn folders(files: &BTreeSet<String>) -> BTreeSet<&str> {
     files.iter().filter_map(|file| file.rfind('/').map(|end| &file[..=end])).collect()
 }

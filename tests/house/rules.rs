@@ -1,6 +1,5 @@
-//! The rules: functions from a source to its faults.
-//!
-//! Not here: which files a rule applies to, see `tests/house.rs`.
+//! The rules: functions from a source to its faults. `tests/house.rs` lists the files to which each
+//! applies.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +22,7 @@ impl Fault {
     }
 }
 
-/// Paths into a layer above, and crates that are not for this layer.
+/// Reports paths into a layer above, and crates that are not for this layer.
 ///
 /// `crates` are the dependencies of the library. The compiler checks those that only tests use.
 pub(crate) fn arrows(source: &Source, crates: &BTreeSet<String>) -> Vec<Fault> {
@@ -48,7 +47,7 @@ pub(crate) fn arrows(source: &Source, crates: &BTreeSet<String>) -> Vec<Fault> {
     faults
 }
 
-/// Clocks, sockets, threads, locks and the like in the layers that decide.
+/// Reports clocks, sockets, threads, locks and the like in the layers that decide.
 pub(crate) fn machine(source: &Source) -> Vec<Fault> {
     if !LAYERS.iter().any(|layer| layer.decides && layer.has(&source.file)) {
         return Vec::new();
@@ -71,7 +70,8 @@ fn reaches_out(path: &str) -> bool {
     MACHINE.iter().any(|module| within(module)) && !INERT.iter().any(|item| within(item))
 }
 
-/// Threads of the library that are not started by its helper, and so would take the signals of the host.
+/// Reports threads of the library that are not started by its helper, and so would receive the
+/// signals of the host.
 pub(crate) fn threads(source: &Source) -> Vec<Fault> {
     if source.file == THREADS {
         return Vec::new();
@@ -84,8 +84,9 @@ pub(crate) fn threads(source: &Source) -> Vec<Fault> {
 
 const THREADS: &str = "src/net/threads.rs";
 
-/// The library has two files with unsafe code, the command line one, and the benchmark that submits buffers to the kernel one. What stands between
-/// the library and C is unsafe by nature, and the lints of that crate ask for the reason at each place.
+/// Reports unsafe code outside a few files: two of the library, one of the command line, and the
+/// benchmark that submits buffers to the kernel. The border to C is unsafe by nature, and the lints
+/// of that crate require a reason at each place.
 pub(crate) fn unsafe_code(source: &Source) -> Vec<Fault> {
     if UNSAFE.contains(&source.file.as_str()) || source.file.starts_with("crates/capi/src/") {
         return Vec::new();
@@ -97,7 +98,7 @@ pub(crate) fn unsafe_code(source: &Source) -> Vec<Fault> {
 const UNSAFE: [&str; 4] =
     ["src/net/clock.rs", THREADS, "crates/cli/src/birth.rs", "benches/src/contender/ring.rs"];
 
-/// Uses of the library other than `redbolt::resp` and `redbolt::proto`.
+/// Reports uses of the library other than `redbolt::resp` and `redbolt::proto`.
 pub(crate) fn behind_the_protocol(source: &Source) -> Vec<Fault> {
     let paths = source.paths.iter().filter(|named| {
         let mut parts = named.path.split("::");
@@ -110,11 +111,11 @@ pub(crate) fn behind_the_protocol(source: &Source) -> Vec<Fault> {
         .collect()
 }
 
-/// Parsing an address is a pure function, and has a fuzz target.
+/// The exceptions, because parsing an address is a pure function and has a fuzz target.
 const PARSED_ADDRESSES: [&str; 2] = ["redbolt::net::Address", "redbolt::net::AddressError"];
 
-/// Words that have a better one, in code, comments and messages, and the one name that must be
-/// qualified because it means two things.
+/// Reports words that have a better one, in code, comments and messages, and the one name that must
+/// be qualified because it means two things.
 pub(crate) fn words(source: &Source) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (at, line) in source.text.lines().enumerate() {
@@ -133,7 +134,7 @@ pub(crate) fn words(source: &Source) -> Vec<Fault> {
     faults
 }
 
-/// The names at the root of the library: its modules, and what is exported there.
+/// Returns the names at the root of the library: its modules, and the items exported there.
 pub(crate) fn root_names(library: &str) -> Vec<&str> {
     let modules = library.lines().filter_map(|line| line.strip_prefix("pub mod "));
     let modules = modules.map(|rest| rest.trim_end_matches([';', '{', ' ']));
@@ -158,7 +159,7 @@ struct Layer {
     below: &'static [&'static str],
     /// The crates that it may use.
     crates: &'static [&'static str],
-    /// Whether it decides: it gets time, entropy and bytes as arguments.
+    /// `true` if it decides: it gets time, entropy and bytes as arguments.
     decides: bool,
 }
 
@@ -212,7 +213,7 @@ const MACHINE: [&str; 13] = [
     "std::time",
 ];
 
-/// Exceptions that are only memory. A core shares its configuration with its API.
+/// The exceptions that are only memory. A core shares its configuration with its API.
 const INERT: [&str; 2] = ["std::sync::Arc", "std::time::Duration"];
 
 const PRINTS: [&str; 5] = ["dbg", "eprint", "eprintln", "print", "println"];
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_out_of_a_model_s_sight() {
+    fn a_model_may_not_use_the_network() {
         let rule = behind_the_protocol;
         assert!(breaks(rule, "crates/fuzz/src/lib.rs", "use redbolt::{net::now, resp::Token};"));
         assert!(breaks(rule, "crates/fuzz/src/lib.rs", "use redbolt::Client;"));

@@ -1,17 +1,14 @@
 //! A source file as the rules see it: the identifiers it uses and the paths it names, also inside
-//! macros. Comments and literals are not code and contain neither.
-//!
-//! Apart from the rules, because finding paths is work, and judging them is not. Not here: the
-//! meaning of names. An alias for a module hides nothing, because the path that defines the alias
-//! is found.
+//! macros. Comments and literals are not code and contain neither. An alias for a module hides
+//! nothing, because the path that defines the alias is found.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
-/// One file.
+/// A source file.
 pub(crate) struct Source {
-    /// Its path from the root of the repository.
+    /// The path from the root of the repository.
     pub(crate) file: String,
     pub(crate) text: String,
     pub(crate) paths: Vec<Named>,
@@ -24,7 +21,7 @@ pub(crate) struct Named {
     pub(crate) path: String,
     pub(crate) place: Place,
     pub(crate) imported: bool,
-    /// It is the module of a `pub(in ..)`, and so no item.
+    /// `true` if it is the module of a `pub(in ..)`, and so not an item.
     pub(crate) is_visibility: bool,
 }
 
@@ -32,14 +29,14 @@ pub(crate) struct Named {
 pub(crate) struct Word {
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// It is the name of a called macro.
+    /// `true` if it is the name of a called macro.
     pub(crate) called: bool,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) line: usize,
-    /// Compiled for tests only.
+    /// `true` if it is compiled for tests only.
     pub(crate) in_tests: bool,
 }
 
@@ -64,7 +61,7 @@ impl Source {
     }
 }
 
-/// All `.rs` files below these folders, which must exist.
+/// Returns all `.rs` files below these folders, which must exist.
 pub(crate) fn files_below(root: &Path, folders: &[&str]) -> BTreeSet<String> {
     files_below_ending(root, folders, &[".rs"])
 }
@@ -89,7 +86,7 @@ pub(crate) fn files_below_ending(
     files
 }
 
-/// `src/proto/lease.rs` is the module `crate::proto::lease`.
+/// Returns the module of a file: `src/proto/lease.rs` is `crate::proto::lease`.
 pub(crate) fn module_of(file: &str) -> Vec<String> {
     let inner = file.split_once("src/").map_or("", |(_, inner)| inner);
     let parts = inner.trim_end_matches(".rs").split('/');
@@ -122,7 +119,7 @@ impl Reader {
         }
     }
 
-    /// An item under `#[cfg(test)]`: up to the end of its block, or to its semicolon.
+    /// Skips an item under `#[cfg(test)]`, up to the end of its block, or to its semicolon.
     fn tests<'t>(&mut self, item: &'t [TokenTree]) -> &'t [TokenTree] {
         let last = item.iter().position(|token| is_block(token) || is_punct(Some(token), ';'));
         let (item, rest) = item.split_at(last.map_or(item.len(), |last| last + 1));
@@ -144,7 +141,7 @@ impl Reader {
                 self.in_visibility = false;
                 rest
             }
-            // `use<'a>` in a signature is no import.
+            // `use<'a>` in a signature does not import.
             ("use", [_, after @ ..]) if !is_punct(after.first(), '<') => {
                 let end = after.iter().position(|token| is_punct(Some(token), ';'));
                 let (tree, rest) = after.split_at(end.unwrap_or(after.len()));
@@ -182,7 +179,7 @@ impl Reader {
         rest
     }
 
-    /// One tree of a `use`: `a::{b, c::*}` names `a::b` and `a::c::*`.
+    /// Reads one tree of a `use`: `a::{b, c::*}` names `a::b` and `a::c::*`.
     fn imports(&mut self, tree: &[TokenTree], prefix: &[String]) {
         let mut path = prefix.to_vec();
         for token in tree {
