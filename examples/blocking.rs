@@ -40,7 +40,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     let config = configure(&addresses)?;
     println!("{} of {} nodes make a lock", config.quorum(), config.node_count());
 
-    // An unreachable node is no error here: the others may be enough.
+    // An unreachable node is not an error here, because the others may be enough.
     let client = Client::new(config.clone())?;
     println!("nodes: {}", client.warm_up(Duration::from_secs(2)));
 
@@ -50,7 +50,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     let mut lock = client.acquire(request.clone().wait(Duration::from_secs(5)))?;
     println!("held for {:.1?} more", lock.remaining());
 
-    // Meanwhile another client is refused, and the refusal says why.
+    // Meanwhile another client is refused, and its error names the reason.
     let other = Client::new(config)?;
     match other.acquire(request.clone()) {
         Err(AcquireError::Refused(report)) => println!("refused to another: {report}"),
@@ -58,8 +58,8 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
         Ok(_) => return Err("two clients hold the same lock".into()),
     }
 
-    // Nothing extends this lock in the background. Longer work has to extend in time, and to check
-    // before each step that the lock is still valid.
+    // Nothing extends this lock in the background. Longer work must extend it in time, and check
+    // before each step that it is still valid.
     for step in 1..=3 {
         lock.extend(Duration::from_secs(10))?;
         if !lock.is_valid() {
@@ -68,8 +68,8 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
         println!("step {step} done, {:.1?} left", lock.remaining());
     }
 
-    // A release fails if the lock was not held to the end: the work was not covered. Dropping the guard releases it without
-    // saying so, also when the work panics.
+    // A release fails if the lock was not held to the end, so that the work was not covered.
+    // Dropping the guard releases the lock without such a report, also when the work panics.
     println!("released, {}", lock.release()?);
 
     let next = other.acquire(request)?;
@@ -79,14 +79,14 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
-    // A node that takes longer than this to answer fails its vote. On a network of your own, choose
+    // A node that takes longer than this to answer fails its vote. In your own network, choose
     // less.
     let mut builder = Config::builder().response_timeout(Duration::from_secs(5));
     for address in addresses {
         builder = builder.node(address);
     }
     // This declares the nodes new; otherwise they would not vote until the longest possible lock
-    // had ended. A program for real nodes leaves that to an operator, who runs `redbolt init` once.
+    // had ended. In production an operator does that once, with `redbolt init`.
     builder = builder.new_nodes();
     // An operator who inspects the lock sees this label.
     builder.label(b"example").build()

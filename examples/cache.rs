@@ -1,5 +1,5 @@
-//! A cache that all hosts read beside each other, and that one of them rebuilds alone when it is out of date: it
-//! becomes a writer, and reads on as a reader when it is done.
+//! A cache that all hosts read together. A host that finds it out of date upgrades its lock,
+//! rebuilds the cache alone, and downgrades the lock to read on.
 //!
 //! ```text
 //! cargo run --example cache
@@ -22,7 +22,7 @@ use redbolt::{Client, Config, ConfigError, LockGuard, LockRequest, Wait};
 
 use crate::nodes::{addresses, embedded_nodes};
 
-/// Hosts that come for the cache at once. Each has a client of its own.
+/// The number of hosts that come for the cache at once, each with its own client.
 const HOSTS: usize = 8;
 
 fn main() -> ExitCode {
@@ -54,7 +54,7 @@ fn tell(mut addresses: Vec<String>) -> Outcome<()> {
     Ok(())
 }
 
-/// Nobody else reads: the reader writes, and lets others read again without letting go.
+/// The only reader becomes a writer, and lets others read again without a release in between.
 fn rebuild_alone(addresses: &[String], cache: &Cache) -> Outcome<()> {
     let (one, other) = (connect(addresses)?, connect(addresses)?);
     cache.source.store(1, Ordering::SeqCst);
@@ -65,7 +65,8 @@ fn rebuild_alone(addresses: &[String], cache: &Cache) -> Outcome<()> {
     done(lock)
 }
 
-/// Somebody else reads for long. Whoever has to write lets go, and waits until it is alone.
+/// Another client reads for long, so the host that must write releases its lock and waits for an
+/// exclusive one.
 fn rebuild_after_a_reader(addresses: &[String], cache: &Cache) -> Outcome<()> {
     let (one, other) = (connect(addresses)?, connect(addresses)?);
     let reading = other.acquire(to_read())?;
@@ -80,7 +81,7 @@ fn rebuild_after_a_reader(addresses: &[String], cache: &Cache) -> Outcome<()> {
     done(look("first", &one, cache)?)
 }
 
-/// One host that comes for what is in the cache.
+/// Reads the cache, as one of the hosts.
 fn serve(host: &str, client: &Client, cache: &Cache) -> Outcome<()> {
     let lock = look(host, client, cache)?;
     let value = cache.read()?;
@@ -88,19 +89,19 @@ fn serve(host: &str, client: &Client, cache: &Cache) -> Outcome<()> {
     done(lock)
 }
 
-/// A lock on the cache with which it can be read, and is up to date.
+/// Returns a lock under which the cache can be read and is up to date.
 fn look<'a>(host: &str, client: &'a Client, cache: &Cache) -> Outcome<LockGuard<'a>> {
     let mut lock = client.acquire(to_read())?;
     if cache.is_fresh() {
         return Ok(lock);
     }
     if !lock.try_upgrade()? {
-        // Two who waited here for each other to let go would wait for ever.
+        // Two hosts that waited here for each other's release would wait forever.
         println!("{host} is not alone, and lets go");
         done(lock)?;
         lock = client.acquire(LockRequest::new(RESOURCE).wait(PATIENTLY))?;
     }
-    // Somebody else may have had it in between.
+    // Another host may have held the lock, and rebuilt the cache, in between.
     if !cache.is_fresh() {
         println!("{host} rebuilds");
         cache.rebuild(&lock)?;
@@ -118,11 +119,11 @@ fn done(lock: LockGuard<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// What is cached, in two parts. Nothing protects it but the lock: whoever read while another one writes would find
+/// The cached data, in two parts. Only the lock protects it: reading it during a write would return
 /// parts that do not belong together.
 #[derive(Default)]
 struct Cache {
-    /// Where the truth is, which takes long to ask.
+    /// The source of truth, which is slow to read.
     source: AtomicU64,
     parts: [AtomicU64; 2],
     rebuilt: AtomicU64,
@@ -136,7 +137,7 @@ impl Cache {
 
     fn rebuild(&self, lock: &LockGuard<'_>) -> Outcome<()> {
         for part in &self.parts {
-            // A lease: look before each step.
+            // The lock is a lease, so check it before each step.
             if !lock.is_valid() {
                 return Err("the lock is over".into());
             }
@@ -174,13 +175,14 @@ fn connect(addresses: &[String]) -> Outcome<Client> {
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
-    // A node that takes longer than this to answer fails its vote. On a network of your own, choose
+    // A node that takes longer than this to answer fails its vote. In your own network, choose
     // less.
     let mut builder = Config::builder().response_timeout(Duration::from_secs(5));
     for address in addresses {
         builder = builder.node(address);
     }
-    // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
+    // This is only for nodes that are really new. In production an operator runs `redbolt init`,
+    // once.
     builder.new_nodes().build()
 }
 

@@ -40,8 +40,8 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     // The nodes run as long as this value lives.
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
-    // The engine has one thread, for all threads of the program. Each of these gets a clone of the
-    // handle.
+    // The engine has one thread for the whole program. Each of the program's threads gets a clone
+    // of the handle.
     let engine = Engine::new(configure(&addresses)?)?;
 
     run_scheduled(&engine)?;
@@ -58,7 +58,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     if report.is_clean() { Ok(()) } else { Err(report.to_string().into()) }
 }
 
-/// Four threads want the same lock. None of them polls: each sleeps until it has the lock.
+/// Lets four threads compete for one lock. None of them polls: each sleeps until it has the lock.
 fn run_scheduled(engine: &Engine) -> Result<(), Box<dyn Error>> {
     let threads: Vec<_> = (1..=4)
         .map(|number| {
@@ -80,8 +80,8 @@ fn run_scheduled(engine: &Engine) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A lock that is auto-extended until it is released. Its TTL only determines how soon it ends if
-/// this process dies.
+/// Holds a lock that is auto-extended until it is released. Its TTL only determines how soon it
+/// ends if this process dies.
 fn keep(engine: &Engine) -> Result<(), Box<dyn Error>> {
     let request = LockRequest::new(RESOURCE)
         .ttl(Duration::from_secs(6))
@@ -93,7 +93,7 @@ fn keep(engine: &Engine) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A holder that does not extend its lock loses it, and is notified.
+/// Loses a lock by not extending it, and is notified.
 fn be_told(engine: &Engine) -> Result<(), Box<dyn Error>> {
     let request = LockRequest::new(RESOURCE).ttl(Duration::from_secs(3));
     let guard = engine.acquire(request.wait(Duration::from_secs(5))).wait()?;
@@ -108,13 +108,14 @@ fn be_told(engine: &Engine) -> Result<(), Box<dyn Error>> {
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
-    // A node that takes longer than this to answer fails its vote. On a network of your own, choose
+    // A node that takes longer than this to answer fails its vote. In your own network, choose
     // less.
     let mut builder = Config::builder().response_timeout(Duration::from_secs(5));
     for address in addresses {
         builder = builder.node(address);
     }
-    // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
+    // This is only for nodes that are really new. In production an operator runs `redbolt init`,
+    // once.
     builder.new_nodes().label(b"example").build()
 }
 

@@ -1,12 +1,12 @@
-//! What no lease can prevent, and a fencing token does: a holder is paused past its lease, and
-//! writes after another has taken over.
+//! A late write that no lease can prevent, and a fencing token does: a holder is paused past its
+//! lease, and writes after another has taken over.
 //!
 //! ```text
 //! cargo run --example fenced_write
 //! cargo run --example fenced_write -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
 //! ```
 //!
-//! The program runs the story twice: with a store that takes every write, which loses the newer
+//! The program runs the story twice: with a store that accepts every write, which loses the newer
 //! one, and with a store that remembers the largest token and refuses smaller ones. Without
 //! `--node` it starts three embedded nodes. Exit status: 0 if both stories ended as described; 1 if
 //! not, with the reason; 2 if the command line is wrong.
@@ -62,12 +62,12 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The protected resource. A real one makes the same comparison where the write happens: in its
+/// The protected resource. A real one makes the same comparison as part of the write: in its
 /// transaction, or in its server.
 #[derive(Default)]
 struct Store {
     value: String,
-    /// `None` for a store that ignores tokens.
+    /// The largest token so far; `None` for a store that ignores tokens.
     largest: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Store {
             if token.get() < *largest {
                 return Err(Stale { token: token.get(), largest: *largest });
             }
-            // The same holder may write again.
+            // A holder may write again with its own token.
             *largest = token.get();
         }
         value.clone_into(&mut self.value);
@@ -85,7 +85,7 @@ impl Store {
     }
 }
 
-/// Two holders of one lock, one after the other; returns the store's final value.
+/// Runs two holders of one lock, one after the other, and returns the store's final value.
 fn story(config: &Config, store: Store) -> Result<String, Failure> {
     let store = Mutex::new(store);
     let (paused, when_paused) = channel();
@@ -164,7 +164,7 @@ fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
         builder = builder.node(address);
     }
     // This declares the nodes new; otherwise they would not vote until the longest possible lock
-    // had ended. A program for real nodes leaves that to an operator, who runs `redbolt init` once.
+    // had ended. In production an operator does that once, with `redbolt init`.
     builder.new_nodes().build()
 }
 
@@ -187,7 +187,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 
 const RESOURCE: &[u8] = b"redbolt-example-fenced";
 
-/// Short, so that the example is. Real work uses seconds.
+/// A TTL that is short, so that the example is. Real work uses longer ones.
 const TTL: Duration = Duration::from_secs(3);
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,13 +1,14 @@
-//! Leader election: two candidates, a store that refuses whoever leads no longer, and one who observes.
+//! Leader election: two candidates, a store that refuses former leaders, and an observer.
 //!
 //! ```text
 //! cargo run --example leader
 //! cargo run --example leader -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
 //! ```
 //!
-//! Two candidates campaign for the same lead, as two processes would. The first leads until its term is over, because here
-//! nobody may lead for longer than four seconds, and then writes once more, as a leader does that was paused: the store
-//! refuses it by its term. The second resigns on its own. Beside them one observes who leads.
+//! Two candidates campaign in one election, as two processes would. The first leads until its term
+//! ends, because here no leader may lead for longer than eight seconds. Then it writes once again,
+//! like a leader that was paused, and the store refuses the write by its term. The second candidate
+//! resigns by itself. An observer prints each leader.
 //!
 //! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
 //! the reason; 2 if the command line is wrong.
@@ -48,7 +49,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     let store = Store::default();
 
-    // The first one alone says that the nodes are new.
+    // Only the first one declares the nodes new.
     let first = Candidate::start("first", configure(&addresses, "first")?, &store)?;
     let lead = first.campaign()?;
     let second = Candidate::start("second", configure(&addresses, "second")?, &store)?;
@@ -56,11 +57,11 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     thread::scope(|scope| {
         let observing = scope.spawn(move || observe(&onlooker).map_err(|error| error.to_string()));
         let waiting = scope.spawn(|| {
-            // The candidate sleeps until a node notifies it that the lead is free.
+            // The candidate sleeps until a node notifies it that there is no leader.
             let lead = second.campaign().map_err(|error| error.to_string())?;
             second.lead(lead, Some(30)).map_err(|error| error.to_string())
         });
-        // The first leader does not resign on its own; the end of its term makes it.
+        // The first leader does not resign: the end of its term deposes it.
         if first.lead(lead, None)?.is_ok() {
             return Err("the first leader's term did not end".into());
         }
@@ -69,12 +70,12 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// Prints who leads until the second has resigned.
+/// Prints each leader until the second one has resigned.
 fn observe(client: &Client) -> Result<(), Box<dyn Error>> {
     let mut observer = client.observe(RESOURCE)?;
     let mut saw_second = false;
     loop {
-        // A hint: it may be over when it is printed.
+        // An observation is a hint: it may be outdated when it is printed.
         let seen = observer.changed(PATIENCE).ok_or("nothing changes")?;
         println!("seen: {seen}");
         match seen.leader() {
@@ -85,14 +86,14 @@ fn observe(client: &Client) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What leaders write to. A database does the same with a condition in each write.
+/// The store to which leaders write. A database does the same with a condition in each write.
 #[derive(Default)]
 struct Store {
     largest_term: AtomicU64,
 }
 
 impl Store {
-    /// Whether it took the write of the leader in this term.
+    /// Returns `true` if it accepted the write of the leader in this term.
     fn write(&self, term: FencingToken) -> bool {
         self.largest_term.fetch_max(term.get(), Ordering::SeqCst) <= term.get()
     }
@@ -111,14 +112,15 @@ impl<'s> Candidate<'s> {
 
     /// Waits until it is elected.
     fn campaign(&self) -> Result<Leadership, Box<dyn Error>> {
-        // The TTL: how long it still leads if this process dies. `hold_at_most`: how long it may lead at all.
+        // The TTL bounds how long it still leads if this process dies, and `hold_at_most` how long
+        // it may lead at all.
         let campaign = self.engine.lock(RESOURCE).ttl(TTL).hold_at_most(TERM).wait(PATIENCE);
         let lead = campaign.campaign().wait()?;
         println!("{} leads in term {}", self.name, lead.term());
         Ok(lead)
     }
 
-    /// Works in steps until it has done all of them, or has lost the lead.
+    /// Works in steps until it has completed all of them, or has lost the lead.
     fn lead(
         &self,
         lead: Leadership,
@@ -130,8 +132,8 @@ impl<'s> Candidate<'s> {
         });
         let (term, mut done) = (lead.term(), 0);
         while steps.is_none_or(|steps| done < steps) {
-            // The work. A loss interrupts it, and is reported before the validity ends, so that a
-            // moment is left to stop in.
+            // This wait is the work. A loss interrupts it, and is reported before the validity
+            // ends, so that there is a moment to stop in.
             match told.recv_timeout(STEP) {
                 Ok(cause) => {
                     println!("{} stops: {cause}", self.name);
@@ -154,7 +156,7 @@ impl<'s> Candidate<'s> {
         Ok(outcome)
     }
 
-    /// As a leader that was paused, and does not know that its time is over.
+    /// Writes like a leader that was paused and has not noticed the end of its term.
     fn write_late(&self, term: FencingToken) -> Result<(), Box<dyn Error>> {
         for _ in 0..PATIENCE.as_millis() / STEP.as_millis() {
             thread::sleep(STEP);
@@ -168,22 +170,23 @@ impl<'s> Candidate<'s> {
 }
 
 fn configure(addresses: &[String], label: &str) -> Result<Config, ConfigError> {
-    // A node that takes longer than this to answer fails its vote. On a network of your own, choose
+    // A node that takes longer than this to answer fails its vote. In your own network, choose
     // less.
     let mut builder = Config::builder().response_timeout(Duration::from_secs(5));
     for address in addresses {
         builder = builder.node(address);
     }
-    // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
+    // This is only for nodes that are really new. In production an operator runs `redbolt init`,
+    // once.
     builder.new_nodes().label(label).build()
 }
 
 const RESOURCE: &[u8] = b"redbolt-example-leader";
-/// How long a leader that has died still leads.
+/// The time for which a leader that has died still leads.
 const TTL: Duration = Duration::from_secs(4);
 /// The longest that a leader may lead.
 const TERM: Duration = Duration::from_secs(8);
-/// How long a candidate waits.
+/// The time for which a candidate waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The length of a step of work.
 const STEP: Duration = Duration::from_millis(100);

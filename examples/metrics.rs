@@ -26,7 +26,7 @@ use redbolt_node::Memory;
 
 use crate::nodes::{addresses, embedded_nodes};
 
-/// A program with a logging crate calls that crate here.
+/// A log that prints. A program with a logging crate calls that crate here.
 struct Stderr;
 
 impl Log for Stderr {
@@ -68,7 +68,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     }
     drop(held);
 
-    // Two of three nodes are enough. The log says which one is missing, and why.
+    // Two of three nodes are enough. The log names the missing one and the cause.
     if let Some(node) = embedded.first_mut() {
         node.stop(Memory::Lost);
     }
@@ -76,12 +76,12 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
 
     let report = client.metrics();
     sum_up(&report);
-    // A program's answer to `GET /metrics`, as `text/plain; version=0.0.4`.
+    // This text is a program's answer to `GET /metrics`, as `text/plain; version=0.0.4`.
     print!("{}", report.to_prometheus());
     Ok(())
 }
 
-/// The same counters, read as a struct.
+/// Prints the counters, read as a struct.
 fn sum_up(report: &MetricsReport) {
     let counted = &report.metrics;
     let (granted, refused) = (counted.grants, counted.refusals.total());
@@ -99,7 +99,7 @@ fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     for address in addresses {
         builder = builder.node(address);
     }
-    // A program for real nodes leaves this to an operator, who runs `redbolt init` once.
+    // In production an operator does this once, with `redbolt init`.
     builder.new_nodes().log(Arc::new(Stderr)).build()
 }
 

@@ -1,4 +1,4 @@
-//! The smallest program: one lock, taken and released, on nodes that are given.
+//! The smallest program: a lock acquired and released on the given nodes.
 //!
 //! ```text
 //! cargo run --example one_lock -- 10.0.0.1 10.0.0.2 10.0.0.3
@@ -10,7 +10,8 @@ use std::error::Error;
 use redbolt::{Config, Engine};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
+    // This is only for nodes that are really new. In production an operator runs `redbolt init`,
+    // once.
     let config = Config::builder().nodes(env::args().skip(1)).new_nodes().build()?;
     let engine = Engine::new(config)?;
     match engine.lock("redbolt-example").try_acquire().wait()? {

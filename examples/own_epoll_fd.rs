@@ -1,5 +1,5 @@
-//! A program whose event loop knows nothing of redbolt: locks add one file descriptor and one
-//! deadline to it. The loop is that of `calloop`, and any other will do.
+//! A program whose event loop is independent of redbolt: locks add one file descriptor and one
+//! deadline to it. The loop is that of `calloop`, and any other would do.
 //!
 //! ```text
 //! cargo run --example own_epoll_fd
@@ -12,12 +12,12 @@
 //!
 //! ```text
 //! RUN job       RUNNING job, then DONE job, or STOPPED job and reason the lock was lost;
-//!               REFUSED job and reason, after at most ten seconds
+//!              REFUSED job and reason, after at most twenty seconds
 //! ```
 //!
 //! Without `--node` it starts three embedded nodes. With `--listen` it serves until it is killed.
-//! Without, two sockets of its own send it requests, and it exits with 0 if every answer was as
-//! expected.
+//! Without `--listen`, it sends itself requests over two sockets, and exits with 0 if every answer
+//! was as expected.
 
 mod nodes;
 
@@ -57,8 +57,8 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     // The nodes run as long as this value lives.
     let embedded = if options.nodes.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     options.nodes.extend(embedded.iter().map(|node| node.address().to_string()));
-    // These nodes are new: they are embedded, or were created for this example. A server for real
-    // nodes leaves `new_nodes` to an operator, who runs `redbolt init` once.
+    // These nodes are new: they are embedded, or were created for this example. In production an
+    // operator declares that once, with `redbolt init`.
     let mut builder = Config::builder().response_timeout(Duration::from_secs(5)).new_nodes();
     for node in &options.nodes {
         builder = builder.node(node);
@@ -76,7 +76,7 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     let (stop, stopped) = make_ping()?;
     event_loop.handle().insert_source(stopped, |(), _, host| host.is_over = true)?;
     thread::scope(|scope| {
-        // This thread ends the loop, whatever the outcome.
+        // This thread ends the loop, also after an error.
         let story = scope.spawn(move || {
             let outcome = tell(address);
             stop.ping();
@@ -87,7 +87,7 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// The host's server. Everything that it needs of redbolt is in `driver`.
+/// The host's server. Its only part of redbolt is `driver`.
 struct Host {
     driver: Driver,
     socket: UdpSocket,
@@ -111,8 +111,8 @@ impl Host {
     ) -> Result<Self, Box<dyn Error>> {
         let driver = Driver::new(config)?;
         let own_loop = event_loop.handle();
-        // One descriptor stands for all connections that the driver waits for. Its callback has
-        // nothing to do, because each iteration of the loop ends with `process`.
+        // One descriptor covers all connections that the driver waits for. Its callback is empty,
+        // because each iteration of the loop ends with `process`.
         let locks = driver.as_fd().try_clone_to_owned()?;
         own_loop.insert_source(Generic::new(locks, Interest::READ, Mode::Level), |_, _, _| {
             Ok(PostAction::Continue)
@@ -126,7 +126,7 @@ impl Host {
         Ok(Self { driver, socket, own_loop, jobs: HashMap::new(), is_over: false })
     }
 
-    /// The loop. Redbolt needs three lines in it.
+    /// Runs the loop. Redbolt needs three lines in it.
     fn serve(&mut self, event_loop: &mut EventLoop<'static, Self>) -> Result<(), Box<dyn Error>> {
         while !self.is_over {
             // One: sleep no longer than the driver's deadline.
@@ -151,7 +151,7 @@ impl Host {
                     self.obey(caller, &line);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // A caller has gone away before its answer was sent.
+                // A caller has closed its socket before its answer was sent.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(error),
             }
@@ -162,8 +162,8 @@ impl Host {
         let Some(name) = line.strip_prefix("RUN ") else {
             return self.send(caller, "WHAT? RUN job");
         };
-        // If this process dies, others can have the lock after two seconds. The driver extends it
-        // as long as the loop calls `process`.
+        // If this process dies, other clients can have the lock after six seconds. The driver
+        // extends it as long as the loop calls `process`.
         let request = LockRequest::new(name.as_bytes()).ttl(TTL).wait(Wait::UpTo(PATIENCE));
         match self.driver.acquire(request.auto_extend(AutoExtend::until_released())) {
             Ok(id) => {
@@ -182,13 +182,12 @@ impl Host {
                 self.end(id, "REFUSED", &reason);
             }
             Event::Lost(id, cause) => {
-                // A loss is reported before the validity ends, so there is a moment left to stop
-                // in.
+                // A loss is reported before the validity ends, so there is a moment to stop in.
                 self.end(id, "STOPPED", &cause.to_string());
                 self.driver.release(id);
             }
             Event::Released(id, confirmed) => self.end(id, "DONE", &confirmed.to_string()),
-            // Nodes that come and go, and extensions that succeed or are repeated.
+            // These are changes of nodes, and extensions that succeed or are retried.
             _ => {}
         }
         Ok(())
@@ -210,14 +209,14 @@ impl Host {
     fn end(&mut self, id: LockId, word: &str, more: &str) {
         let Some(job) = self.jobs.remove(&id) else { return };
         if let Some(work) = job.work {
-            // A timer that has fired is gone already.
+            // A timer that has fired has already been removed.
             self.own_loop.remove(work);
         }
         self.send(job.caller, &format!("{word} {} {more}", job.name));
     }
 
     fn send(&self, caller: SocketAddr, line: &str) {
-        // UDP: an answer may get lost.
+        // An answer over UDP may get lost.
         let _ = self.socket.send_to(line.as_bytes(), caller);
     }
 
@@ -234,12 +233,12 @@ impl Host {
     }
 }
 
-/// Two callers, and the answers that each expects.
+/// Runs two callers, and checks the answers to each.
 fn tell(address: SocketAddr) -> io::Result<()> {
     let (ann, ben) = (Caller::new("ann", address)?, Caller::new("ben", address)?);
     ann.say("RUN redbolt-example-job")?;
     ann.hear("RUNNING redbolt-example-job")?;
-    // Ben waits, and the loop goes on: another job runs meanwhile.
+    // Ben waits while the loop runs another job.
     ben.say("RUN redbolt-example-job")?;
     ann.say("RUN redbolt-example-other-job")?;
     ann.hear("RUNNING redbolt-example-other-job")?;
@@ -300,9 +299,9 @@ impl Options {
     }
 }
 
-/// How long RUN waits.
+/// The time for which RUN waits.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a job takes: longer than the TTL of its lock.
+/// The duration of a job: longer than the TTL of its lock.
 const WORK: Duration = Duration::from_secs(7);
-/// How long the nodes keep a lock that is not extended.
+/// The time for which the nodes keep a lock that is not extended.
 const TTL: Duration = Duration::from_secs(6);

@@ -1,4 +1,4 @@
-//! A server with a mio loop of its own that takes locks in that loop, without another thread.
+//! A server that locks in its own mio loop, without another thread.
 //!
 //! ```text
 //! cargo run --example own_mio_loop
@@ -8,7 +8,7 @@
 //! It serves lines over TCP. A lock belongs to the connection that requested it, and ends with it:
 //!
 //! ```text
-//! LOCK key      GRANTED key ... or REFUSED key ..., after at most two seconds; LOST key, if the lock is lost
+//! LOCK key      GRANTED key ... or REFUSED key ..., after at most six seconds; LOST key, if the lock is lost
 //! UNLOCK key    RELEASED key ... or UNKNOWN key
 //! STATUS        STATUS ..., which nodes can vote, and how many notify waiters
 //! ```
@@ -17,8 +17,8 @@
 //! client elsewhere holds the key, the server does not poll: a node notifies it of the change.
 //!
 //! Without `--node` it starts three embedded nodes. With `--listen` it serves until it is killed.
-//! Without, two connections of its own and a client elsewhere send it requests, and it exits with 0
-//! if every answer was as expected.
+//! Without `--listen`, it sends itself requests over two connections, competes with another client,
+//! and exits with 0 if every answer was as expected.
 
 mod nodes;
 
@@ -58,8 +58,8 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     // The nodes run as long as this value lives.
     let embedded = if options.nodes.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     options.nodes.extend(embedded.iter().map(|node| node.address().to_string()));
-    // These nodes are new: they are embedded, or were created for this example. A server for real
-    // nodes leaves `new_nodes` to an operator, who runs `redbolt init` once.
+    // These nodes are new: they are embedded, or were created for this example. In production an
+    // operator declares that once, with `redbolt init`.
     let mut builder = Config::builder().response_timeout(Duration::from_secs(5)).new_nodes();
     for node in &options.nodes {
         builder = builder.node(node);
@@ -75,7 +75,7 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     }
     let waker = Waker::new(host.poll.registry(), STOP)?;
     thread::scope(|scope| {
-        // This thread ends the loop, whatever the outcome.
+        // This thread ends the loop, also after an error.
         let story = scope.spawn(|| {
             let outcome = tell(address, config);
             let _ = waker.wake();
@@ -86,14 +86,14 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// The host's server. Everything that it needs of redbolt is in `driver`.
+/// The host's server. Its only part of redbolt is `driver`.
 struct Host {
     poll: Poll,
     listener: TcpListener,
     driver: Driver,
     clients: HashMap<mio::Token, Client>,
     next_client: usize,
-    /// The connection behind each requested or held lock.
+    /// The connection of each requested or held lock.
     locks: HashMap<LockId, (mio::Token, String)>,
 }
 
@@ -109,7 +109,7 @@ impl Host {
         Ok(Self { poll, listener, driver, clients, next_client: end, locks })
     }
 
-    /// The loop. Redbolt needs four lines in it.
+    /// Runs the loop. Redbolt needs four lines in it.
     fn serve(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(64);
         loop {
@@ -133,7 +133,7 @@ impl Host {
         }
     }
 
-    /// Commands return at once; their outcomes are events of a later iteration.
+    /// Executes a command. It returns at once; the outcome is an event of a later iteration.
     fn obey(&mut self, client: mio::Token, line: &str) {
         match line.split_once(' ') {
             Some(("LOCK", key)) if self.lock_of(client, key).is_some() => {
@@ -169,11 +169,11 @@ impl Host {
             }
             Event::Released(id, confirmed) => (id, "RELEASED", confirmed.to_string()),
             Event::Lost(id, cause) => {
-                // The loss sent nothing. This deletes the keys that are left on the nodes.
+                // The loss sent nothing. The release deletes the keys that are left on the nodes.
                 self.driver.release(id);
                 (id, "LOST", cause.to_string())
             }
-            // Nodes that come and go, and extensions, which this server does not use.
+            // These are changes of nodes, and extensions, which this server does not use.
             _ => return,
         };
         let Some((client, key)) = self.locks.get(&id).cloned() else { return };
@@ -240,7 +240,7 @@ impl Host {
     }
 }
 
-/// A signal that interrupts the poll is no error.
+/// Sleeps until an event or the deadline. A signal that interrupts the poll is not an error.
 fn sleep(poll: &mut Poll, events: &mut Events, longest: Option<Duration>) -> io::Result<()> {
     match poll.poll(events, longest) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -291,7 +291,7 @@ impl Client {
     }
 }
 
-/// Two connections and a client elsewhere, and the answers that each expects.
+/// Runs two connections and a client elsewhere, and checks the answers to each.
 fn tell(address: SocketAddr, config: Config) -> Result<(), String> {
     tell_of_two(address).map_err(|error| error.to_string())?;
     let elsewhere = redbolt::Client::new(config).map_err(|error| error.to_string())?;
@@ -304,7 +304,7 @@ fn tell(address: SocketAddr, config: Config) -> Result<(), String> {
     told.map_err(|error| error.to_string())
 }
 
-/// Ann waits, without polling, until a node notifies that the key has changed.
+/// Lets ann wait, without polling, until a node notifies that the key has changed.
 fn tell_of_one_who_is_told(address: SocketAddr, release: impl FnOnce()) -> io::Result<()> {
     let mut ann = Caller::new("ann", address)?;
     ann.say("LOCK redbolt-example")?;
@@ -312,8 +312,8 @@ fn tell_of_one_who_is_told(address: SocketAddr, release: impl FnOnce()) -> io::R
     loop {
         ann.say("STATUS")?;
         match ann.hear("STATUS told of changes") {
-            // Redis before version 6, or a user who may not subscribe: then only the timer ends the
-            // wait.
+            // On Redis before version 6, or for a user who may not subscribe, only the timer ends
+            // the wait.
             Err(error) if Instant::now() > until => println!("nobody tells: {error}"),
             Err(_) => {
                 thread::sleep(Duration::from_millis(20));
@@ -331,7 +331,7 @@ fn tell_of_two(address: SocketAddr) -> io::Result<()> {
     let (mut ann, mut ben) = (Caller::new("ann", address)?, Caller::new("ben", address)?);
     ann.say("LOCK redbolt-example")?;
     ann.hear("GRANTED redbolt-example")?;
-    // Ben waits, and the loop goes on.
+    // Ben waits, and the loop continues.
     ben.say("LOCK redbolt-example")?;
     ann.say("STATUS")?;
     ann.hear("STATUS")?;
@@ -404,9 +404,9 @@ impl Options {
     }
 }
 
-/// How long LOCK waits.
+/// The time for which LOCK waits.
 const PATIENCE: Duration = Duration::from_secs(6);
-/// The most bytes that are buffered for a client.
+/// The largest number of bytes that are buffered for a client.
 const MAX_KEPT: usize = 64 << 10;
 
 const LISTENER: mio::Token = mio::Token(0);

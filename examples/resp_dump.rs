@@ -8,7 +8,7 @@
 //!   bulk 3 "a\r\n"
 //! ```
 //!
-//! The output is canonical, that is, equal streams and only they give equal output:
+//! The output is canonical: two outputs are equal if and only if the streams are.
 //!
 //! ```text
 //! line    = indent (text | "int " value | "array " elements | "nil-bulk" | "nil-array") LF
@@ -18,9 +18,9 @@
 //! ```
 //!
 //! Values and counts are decimal. The elements of an array follow its line, each one level
-//! deeper; an array is over when it has as many as it announced.
+//! deeper; an array ends when it has as many as it announced.
 //!
-//! Exit status: 0 at the end of a stream of complete replies. 1 where the stream breaks a rule or
+//! Exit status: 0 at the end of a stream of complete replies. 1 if the stream breaks a rule or
 //! ends inside a reply; the last line on standard error is then one of
 //!
 //! ```text
@@ -28,7 +28,7 @@
 //! incomplete OFFSET: explanation            the length of the stream
 //! ```
 //!
-//! and standard output has every element before that. 2 where reading, writing or the command
+//! and standard output has every element before that. 2 if reading, writing or the command
 //! line fails.
 //!
 //! `--bulk N`, `--depth N`, `--elements N`, `--line N` and `--reply N` set the limits of
@@ -74,7 +74,7 @@ fn limits(mut args: impl Iterator<Item = String>) -> Result<Limits, Box<dyn Erro
     Ok(limits)
 }
 
-/// Prints the stream. Returns the error at its end, if any.
+/// Prints the stream, and returns the error at its end, if any.
 fn dump(
     mut input: impl Read,
     mut output: impl Write,
@@ -156,7 +156,7 @@ impl Window {
         self.consumed += len;
     }
 
-    /// Reads once; zero bytes mean the end of the stream.
+    /// Reads once, and returns the number of bytes; zero is the end of the stream.
     fn fill(&mut self, input: &mut impl Read) -> io::Result<usize> {
         self.buffer.drain(..self.consumed);
         self.consumed = 0;

@@ -1,13 +1,13 @@
-//! A service on tokio: jobs that one task at a time runs, a wait with a limit, a job that is cancelled because its
-//! lock is lost, and a log in `tracing`. Other executors work the same way.
+//! A service on tokio: jobs that one task at a time runs, a wait with a limit, a job that is
+//! cancelled because its lock is lost, and a log in `tracing`. Other executors work the same way.
 //!
 //! ```text
 //! cargo run --example tokio
 //! cargo run --example tokio -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
 //! ```
 //!
-//! Without `--node` it starts three embedded nodes. The log goes to standard error. Exit status: 0 on success; 1 on
-//! failure, with the reason; 2 if the command line is wrong.
+//! Without `--node` it starts three embedded nodes. The log goes to standard error. Exit status: 0
+//! on success; 1 on failure, with the reason; 2 if the command line is wrong.
 
 mod nodes;
 
@@ -46,7 +46,7 @@ async fn serve(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     // The nodes run until this value is dropped.
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
-    // One engine for the whole program. Each task gets a clone of the handle.
+    // One engine serves the whole program. Each task gets a clone of the handle.
     let engine = Engine::new(configure(&addresses)?)?;
 
     take_turns(&engine).await?;
@@ -77,7 +77,8 @@ async fn take_turns(engine: &Engine) -> Result<(), Box<dyn Error>> {
 async fn job(number: u32, lock: HeldLock) {
     println!("task {number} begins");
     sleep(Duration::from_millis(20)).await;
-    // The work is cancelled only where it awaits, so check the lock before a step that must not come late.
+    // The work is cancelled only at an await, so check the lock before a step that must not come
+    // late.
     println!("task {number} ends, and the lock is valid: {}", lock.is_valid());
 }
 
@@ -115,7 +116,7 @@ impl Drop for OnDrop {
     }
 }
 
-/// Skips the job if another client does it.
+/// Skips the job if another client runs it.
 async fn try_once(engine: &Engine) -> Result<(), Box<dyn Error>> {
     let held = engine.lock(NAME).await?;
     if engine.lock(NAME).try_acquire().await?.is_none() {
@@ -125,7 +126,7 @@ async fn try_once(engine: &Engine) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Passes the log of redbolt on to `tracing`.
+/// A log that passes redbolt's notes on to `tracing`.
 struct Tracing;
 
 impl Log for Tracing {
@@ -140,8 +141,8 @@ impl Log for Tracing {
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
-    // A busy machine can answer late. Only nodes that were just created may be declared as new here; for others an
-    // operator runs `redbolt init` once.
+    // A busy machine can answer late. Declare nodes as new here only if they were just created; in
+    // production an operator runs `redbolt init` once.
     let builder = Config::builder().nodes(addresses).response_timeout(Duration::from_secs(5));
     builder.new_nodes().label(b"example").log(Arc::new(Tracing)).build()
 }

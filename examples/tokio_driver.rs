@@ -1,11 +1,12 @@
-//! Locks in tasks of tokio without the engine's thread: one task owns the driver, and sleeps on its file descriptor and its
-//! deadline. The others ask that task.
+//! Locks in tasks of tokio without the engine's thread: one task owns the driver, and sleeps on its
+//! file descriptor and its deadline. The other tasks send it their requests.
 //!
 //! ```text
 //! cargo run --example tokio_driver [-- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3]
 //! ```
 //!
-//! Without `--node` it starts three embedded nodes. Exit status: 0 on success, 1 on failure, 2 for a wrong command line.
+//! Without `--node` it starts three embedded nodes. Exit status: 0 on success, 1 on failure, 2 for
+//! a wrong command line.
 
 mod nodes;
 
@@ -40,12 +41,13 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Five tasks want one lock, and have it one after the other.
+/// Runs five tasks that want one lock, and get it one after the other.
 async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     // The nodes run as long as this value lives.
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
-    // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
+    // This is only for nodes that are really new. In production an operator runs `redbolt init`,
+    // once.
     let config = Config::builder().nodes(&addresses).new_nodes().label(b"example").build()?;
     let (asks, asked) = mpsc::channel(16);
     let locks = tokio::spawn(Locks::new(Driver::new(config)?)?.serve(asked));
@@ -89,7 +91,7 @@ impl Locks {
         Ok(Self { driver, readable, waiting: HashMap::new() })
     }
 
-    /// Until nobody can ask any more, and the nodes have confirmed what was released.
+    /// Serves until every sender is dropped, and the nodes have confirmed all releases.
     async fn serve(mut self, mut asked: mpsc::Receiver<Ask>) -> io::Result<()> {
         let mut is_open = true;
         while is_open || self.driver.has_pending_releases() {
@@ -117,7 +119,7 @@ impl Locks {
                 let request = LockRequest::new(RESOURCE).wait(Wait::UpTo(PATIENCE));
                 match self.driver.acquire(request.auto_extend(AutoExtend::until_released())) {
                     Ok(id) => drop(self.waiting.insert(id, answer)),
-                    // Whoever has gone away needs no answer, here and below.
+                    // A task that was dropped needs no answer, here and below.
                     Err(error) => drop(answer.send(Err(error.to_string()))),
                 }
             }
@@ -128,7 +130,7 @@ impl Locks {
         let (id, outcome) = match event {
             Event::Granted(id) => (id, Ok(id)),
             Event::Refused(id, refusal) => (id, Err(self.driver.report(&refusal).to_string())),
-            // A program with more to lose tells its task of `Event::Lost`.
+            // A program with more to lose passes `Event::Lost` on to its task.
             _ => return,
         };
         let answer = self.waiting.remove(&id);

@@ -1,4 +1,5 @@
-//! Ten workers at most, of as many hosts as there are: each takes a permit, and works in a place that is its own.
+//! At most ten workers at a time, of any number of hosts: each acquires a permit, and works in the
+//! place with the permit's number.
 //!
 //! ```text
 //! cargo run --example workers
@@ -21,10 +22,11 @@ use redbolt::{Client, Config, ConfigBuilder, LockRequest};
 
 use crate::nodes::{addresses, embedded_nodes};
 
-/// So many may work at once, and each has a place with a number, such as a port or an account.
+/// The number of hosts that may work at once, each in a numbered place, such as a port or an
+/// account.
 const PLACES: u16 = 10;
 
-/// Hosts with work to do. Each has a client of its own.
+/// The number of hosts with work to do, each with its own client.
 const HOSTS: usize = 25;
 
 fn main() -> ExitCode {
@@ -45,8 +47,8 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     // The nodes run as long as this value lives.
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
-    // All hosts are the first at the same time, so that one has to say beforehand that the nodes are new. On real ones an
-    // operator runs `redbolt init`, once.
+    // All hosts start at the same time, so the nodes must be declared new before that. In
+    // production an operator runs `redbolt init`, once.
     let operator = Client::new(configure(&addresses).new_nodes().build()?)?;
     operator.warm_up(Duration::from_secs(5));
     let site = Site::default();
@@ -63,10 +65,10 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One host: waits for a permit, works in the place of its number, and gives it back.
+/// Works as one host: waits for a permit, works in the place with its number, and releases it.
 fn work(host: usize, addresses: &[String], site: &Site) -> Result<(), Box<dyn Error>> {
     let client = Client::new(configure(addresses).label(format!("host-{host}")).build()?)?;
-    // All hosts say how many permits there are. Nothing has to be set up.
+    // Every host's request has the number of permits, so nothing has to be set up.
     let request = LockRequest::new(RESOURCE).permits(PLACES).ttl(Duration::from_secs(10));
     let permit = client.acquire(request.wait(Duration::from_secs(20)))?;
     let place = permit.slot().ok_or("the permit is over")?;
@@ -78,7 +80,7 @@ fn work(host: usize, addresses: &[String], site: &Site) -> Result<(), Box<dyn Er
     Ok(())
 }
 
-/// The places, and who is in each. Here it is only to see that nobody meets another.
+/// The places, and the host in each. It only checks that no two hosts meet.
 #[derive(Default)]
 struct Site {
     places: Mutex<([Option<usize>; PLACES as usize], usize)>,
@@ -106,7 +108,7 @@ impl Site {
 }
 
 fn configure(addresses: &[String]) -> ConfigBuilder {
-    // A node that takes longer than this to answer fails its vote. On a network of your own, choose
+    // A node that takes longer than this to answer fails its vote. In your own network, choose
     // less.
     Config::builder().response_timeout(Duration::from_secs(5)).nodes(addresses)
 }

@@ -65,7 +65,7 @@ impl Recorder {
         version.unwrap().trim().to_owned()
     }
 
-    /// The bytes that the server sends for the commands of a line.
+    /// Returns the bytes that the server sends for the commands of a line.
     fn replies(&mut self, commands: &str) -> Vec<u8> {
         self.sent += 1;
         let mark = format!("end of line {} of the recording", self.sent);
@@ -100,7 +100,7 @@ fn encode(out: &mut Vec<u8>, words: &[Vec<u8>]) {
     drop(words.iter().fold(command(out, words.len()), |encoder, word| encoder.arg(word)));
 }
 
-/// Splits at spaces outside of double quotes.
+/// Splits at spaces outside double quotes.
 fn words(line: &str) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();

@@ -1,5 +1,5 @@
-/* What hiredis's reader says to each stream: accepts, waits or rejects, and a digest of what it
- * accepted. Its output is verdicts.txt, beside this file. To make that again, in the folder above:
+/* Prints the verdict of hiredis's reader on each stream (accepts, waits or rejects) and a digest of
+ * the accepted replies. Its output is verdicts.txt in this folder. To write it, in the folder above:
  *
  *   apt-get install libhiredis-dev
  *   cc -O2 -Wall -o /tmp/verdicts hiredis/verdicts.c -lhiredis
@@ -54,7 +54,7 @@ static const char *judge(const char *bytes, size_t len) {
         add_reply(reply, 0);
         freeReplyObject(reply);
     }
-    /* Asked for a reply that is not there, it has begun one whose type it does not know. */
+    /* A reader that was asked for a missing reply has begun one whose type is unknown. */
     int idle = reader->ridx < 0 || (reader->ridx == 0 && reader->rstack[0].type < 0);
     int all_read = reader->pos == reader->len;
     const char *verdict = reader->err ? "rejects" : idle && all_read ? "accepts" : "waits";

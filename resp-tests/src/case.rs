@@ -1,8 +1,7 @@
 //! The vectors: byte streams, each with the text that it must decode to.
 //!
-//! Apart from the tests because several of them use all vectors. `vectors.txt` is a hand-written
-//! pack, see `pack.rs`. The text of a vector is the canonical one, after an optional first line
-//! `limits NAME VALUE…` for limits that differ from the default.
+//! `vectors.txt` is a hand-written pack, see `pack.rs`. The text of a vector is the canonical one,
+//! after an optional first line `limits NAME VALUE…` for limits that differ from the default.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +9,10 @@ use redbolt::resp::Limits;
 
 use crate::pack::{self, Entry};
 
-/// A stream and what it must decode to.
+/// A stream and the text that it must decode to.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its name in `vectors.txt`.
+    /// The name in `vectors.txt`.
     pub name: String,
     /// The bytes.
     pub stream: Vec<u8>,
@@ -25,7 +24,7 @@ pub struct Case {
     pub expected: String,
 }
 
-/// All vectors, sorted by name.
+/// Returns all vectors, sorted by name.
 #[must_use]
 pub fn vectors() -> Vec<Case> {
     let mut cases: Vec<_> = pack::read(&here("vectors.txt")).into_iter().map(Case::new).collect();
@@ -33,7 +32,7 @@ pub fn vectors() -> Vec<Case> {
     cases
 }
 
-/// A file or folder of this crate.
+/// Returns the path of a file or folder of this crate.
 #[must_use]
 pub fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)

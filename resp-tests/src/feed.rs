@@ -1,7 +1,6 @@
 //! Ways to feed a stream to the decoder: whole, split once, split everywhere.
 //!
-//! All ways must decode to the same, which the tests compare. Apart from the tests because the fuzz
-//! targets feed alike.
+//! All ways must decode to the same, which the tests compare. The fuzz targets use them too.
 
 use redbolt::resp::{Decoder, Limits};
 

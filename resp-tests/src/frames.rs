@@ -1,13 +1,13 @@
 //! Frames: the trees of a stream's tokens, and feeding the decoder of frames.
 //!
-//! The tokens are the oracle's, and a few lines of recursion make trees of them. So they share only
-//! the type of the result with the decoder.
+//! The tokens are the oracle's, and a few lines of recursion turn them into trees. So they share
+//! only the type of the result with the decoder.
 
 use redbolt::resp::{BytesMut, Frame, FrameDecoder, Limits, Token};
 
 use crate::{Decoded, End};
 
-/// The complete frames.
+/// Returns the complete frames.
 #[must_use]
 pub fn of(decoded: &Decoded<'_>) -> Vec<Frame> {
     let mut tokens = decoded.tokens.iter().map(|&(_, token)| token);

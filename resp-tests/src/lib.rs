@@ -1,8 +1,8 @@
 //! The shared parts of the RESP2 codec's tests: an oracle, a text form, and ways to feed.
 //!
-//! A crate of its own because its tests need other parsers, a real server and a counting allocator,
-//! none of which the library may depend on, and because the fuzz targets use the same oracle. Not
-//! here: anything that a lock client needs. `README.md` says what is shown, and how.
+//! This is a separate crate because its tests need other parsers, a real server and a counting
+//! allocator, none of which the library may depend on, and because the fuzz targets use the same
+//! oracle. `README.md` lists the claims and the tests of each.
 
 #![deny(missing_docs, unsafe_code)]
 
@@ -16,7 +16,7 @@ pub mod text;
 
 use redbolt::resp::{Token, Violation};
 
-/// Everything that a stream decodes to.
+/// The complete result of decoding a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded<'b> {
     /// The tokens in order, each with the number of arrays around it.
@@ -25,13 +25,13 @@ pub struct Decoded<'b> {
     pub end: End,
 }
 
-/// How a stream ends.
+/// The end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// After a complete reply, or before the first.
+    /// The stream ends after a complete reply, or before the first.
     Complete,
-    /// Inside a reply.
+    /// The stream ends inside a reply.
     Incomplete,
-    /// At a broken rule.
+    /// The stream breaks a rule.
     Violation(Violation),
 }

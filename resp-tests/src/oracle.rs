@@ -35,7 +35,7 @@ struct Oracle<'b, 'l> {
     limits: &'l Limits,
     tokens: Vec<(usize, Token<'b>)>,
     reply_start: usize,
-    /// How many elements the arrays of this reply have announced.
+    /// The number of elements that the arrays of this reply have announced.
     elements: u64,
 }
 
@@ -44,7 +44,7 @@ enum Stop {
     Broken(usize, Rule),
 }
 
-/// Each parser takes the offset of its begin and returns that of its end.
+/// Parsers, each of which takes the offset of its beginning and returns that of its end.
 impl<'b> Oracle<'b, '_> {
     fn byte(&self, at: usize) -> Result<u8, Stop> {
         self.stream.get(at).copied().ok_or(Stop::OutOfBytes)
@@ -61,7 +61,7 @@ impl<'b> Oracle<'b, '_> {
         }
     }
 
-    /// A token is complete; it counts if the reply may be this long.
+    /// Adds a complete token, which counts if the reply may be this long.
     fn push(
         &mut self,
         start: usize,
@@ -144,7 +144,7 @@ impl<'b> Oracle<'b, '_> {
         Ok(at)
     }
 
-    /// A number whose only permitted sign is that of `-1`.
+    /// Parses a number whose only permitted sign is that of `-1`.
     fn length(&self, at: usize, most: (i128, Rule)) -> Result<(i128, usize), Stop> {
         if self.byte(at)? == b'+' {
             return Err(Stop::Broken(at, Rule::Digit));
@@ -152,7 +152,7 @@ impl<'b> Oracle<'b, '_> {
         self.number(at, (-1, Rule::NegativeLength), most)
     }
 
-    /// A number, with the rules that are broken below `least` and above `most`.
+    /// Parses a number, with the rules that are broken below `least` and above `most`.
     fn number(
         &self,
         start: usize,
@@ -189,7 +189,7 @@ impl<'b> Oracle<'b, '_> {
         }
     }
 
-    /// The LF after the CR at `cr`.
+    /// Checks for the LF after the CR at `cr`.
     fn line_end(&self, cr: usize, rule: Rule) -> Result<usize, Stop> {
         if self.byte(cr + 1)? == b'\n' { Ok(cr + 2) } else { Err(Stop::Broken(cr + 1, rule)) }
     }

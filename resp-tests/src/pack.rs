@@ -1,6 +1,6 @@
-//! Packs: text files with many byte streams, each under a name of its own.
+//! Packs: text files with many named byte streams.
 //!
-//! One file per stream would be two thousand files that nobody opens. A pack can be read, searched
+//! One file per stream would be two thousand unread files. A pack can be read, searched
 //! by name, edited by hand and compared with `git diff`:
 //!
 //! ```text
@@ -21,9 +21,7 @@
 //! stream, in pieces, quoted as by `text::quoted`; `"x" * 65536` repeats a piece. The other lines
 //! are its text. An empty line ends the entry. Names are unique within a file. A file that breaks
 //! any of these rules is refused, with the number of the line: a pack never loses an entry
-//! silently.
-//!
-//! Not here: the meaning of an entry's text, see `case.rs`.
+//! silently. `case.rs` gives an entry's text its meaning.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -43,11 +41,11 @@ pub struct Entry {
     pub text: String,
 }
 
-/// The entries of a file, in order.
+/// Returns the entries of a file, in order.
 ///
 /// # Panics
 ///
-/// If the file cannot be read, or is no pack.
+/// If the file cannot be read, or is not a pack.
 #[must_use]
 pub fn read(path: &Path) -> Vec<Entry> {
     let shown = path.display();
@@ -66,7 +64,7 @@ pub fn write(path: &Path, head: &str, entries: &[Entry]) {
     fs::write(path, pack).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// The entries of a pack, or the number of the wrong line, and why it is wrong.
+/// Returns the entries of a pack, or the number of the wrong line, and the reason.
 fn parse(pack: &str) -> Result<Vec<Entry>, String> {
     let (mut entries, mut seen) = (Vec::new(), BTreeSet::new());
     let mut open: Option<Entry> = None;
@@ -133,8 +131,8 @@ impl Entry {
     }
 }
 
-/// A stream in pieces that fill a line each, with the number of repetitions. If possible, a piece
-/// ends behind a line feed of the stream.
+/// Splits a stream into pieces that fill a line each, with the number of repetitions. If possible, a
+/// piece ends after a line feed of the stream.
 fn pieces(mut stream: &[u8]) -> Vec<(&[u8], usize)> {
     let mut pieces = Vec::new();
     while let [first, rest @ ..] = stream {
@@ -146,7 +144,7 @@ fn pieces(mut stream: &[u8]) -> Vec<(&[u8], usize)> {
     pieces
 }
 
-/// How many bytes fill a line.
+/// Returns how many bytes fill a line.
 fn filling(stream: &[u8]) -> usize {
     let (mut width, mut behind_line) = (0, 0);
     for (at, byte) in stream.iter().enumerate() {
@@ -161,10 +159,10 @@ fn filling(stream: &[u8]) -> usize {
     stream.len()
 }
 
-/// The most characters between the quotation marks of a line.
+/// The largest number of characters between the quotation marks of a line.
 const WIDTH: usize = 98;
 
-/// From this many equal bytes on, a piece is written as a repetition.
+/// The number of equal bytes from which a piece is written as a repetition.
 const LONG_RUN: usize = 1000;
 
 #[cfg(test)]

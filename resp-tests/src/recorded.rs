@@ -2,15 +2,15 @@
 //!
 //! A reply is named after its server and its line in `recorded/commands.txt`, as in
 //! `redis-7.0.15/ping`. Most replies are the same from all servers, so equal replies to one line
-//! share an entry. Long replies have a file of their own, so that the others stay readable. Not
-//! here: recording, which `examples/record.rs` does.
+//! share an entry. Long replies are in a separate file, so that the others stay readable.
+//! `examples/record.rs` records them.
 
 use std::collections::BTreeMap;
 
 use crate::case::here;
 use crate::pack::{self, Entry};
 
-/// All recorded replies with their names, sorted by name.
+/// Returns all recorded replies with their names, sorted by name.
 #[must_use]
 pub fn read() -> Vec<(String, Vec<u8>)> {
     let files = FILES.map(|(file, _)| pack::read(&here(file)));
@@ -35,7 +35,7 @@ pub fn replace(server: &str, replies: Vec<(String, Vec<u8>)>) {
     }
 }
 
-/// The entries of both files, sorted by line, then by the first server with this reply.
+/// Returns the entries of both files, sorted by line, then by the first server with this reply.
 fn packed(replies: &[(String, Vec<u8>)]) -> [Vec<Entry>; 2] {
     let mut lines: BTreeMap<&str, Vec<Entry>> = BTreeMap::new();
     for (name, reply) in replies {
@@ -53,7 +53,7 @@ fn packed(replies: &[(String, Vec<u8>)]) -> [Vec<Entry>; 2] {
     [short, long]
 }
 
-/// The server and the line in a name.
+/// Returns the server and the line in a name.
 fn parts(name: &str) -> (&str, &str) {
     name.split_once('/').expect("the name has a server and a line")
 }
@@ -67,7 +67,7 @@ const HEAD: &str = "\
 Written by `cargo run -p resp-tests --example record`; src/pack.rs says how to read it.
 Where servers gave the same reply to a line, all their names stand above it.";
 
-/// From this many bytes on a reply fills more than a screen.
+/// The length in bytes from which a reply fills more than a screen.
 const LONG: usize = 4096;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The canonical text: one line per token, then a line for an incomplete or invalid end.
 //!
-//! The vectors are written in it, and the library's `examples/resp_dump.rs` prints it with code of
-//! its own; the head of that file defines it. Packs quote their streams in the same way. Apart from
-//! the oracle, so that the oracle stays free of formatting.
+//! The vectors are written in it, and the library's `examples/resp_dump.rs` prints it with separate
+//! code; the head of that file defines it. Packs quote their streams in the same way. The oracle
+//! does not use this module, so that it stays free of formatting.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use redbolt::resp::Token;
 
 use crate::{Decoded, End};
 
-/// The canonical text of a decoded stream of `len` bytes.
+/// Returns the canonical text of a decoded stream of `len` bytes.
 #[must_use]
 pub fn render(decoded: &Decoded<'_>, len: usize) -> String {
     let mut out = String::new();
@@ -39,8 +39,8 @@ fn line(token: &Token<'_>) -> String {
     }
 }
 
-/// Bytes in quotation marks: printable characters stand for themselves, `\r`, `\n`, `\t`, `\"` and
-/// `\\` are escaped, and everything else is written as `\x00`.
+/// Returns bytes in quotation marks: printable characters stand for themselves, `\r`, `\n`, `\t`,
+/// `\"` and `\\` are escaped, and everything else is written as `\x00`.
 #[must_use]
 pub fn quoted(bytes: &[u8]) -> String {
     let mut out = String::from("\"");

@@ -35,7 +35,7 @@ fn a_frame_costs_an_allocation_for_each_array_and_none_for_a_payload() {
         let mut receive = || {
             buffer.extend_from_slice(reply);
             while let Some(frame) = decoder.next(&mut buffer).unwrap() {
-                // Like a client, which uses the frame and drops it before it reads again.
+                // A client also uses the frame and drops it before it reads again.
                 assert_ne!(frame, Frame::NilArray);
             }
         };

@@ -1,12 +1,12 @@
 //! The decoder compared with the parsers that people would otherwise use: hiredis, redis,
 //! redis-protocol.
 //!
-//! Each parser accepts a stream as whole replies, waits for more, or rejects it. Where the decoder
-//! accepts a stream, the others must find the same replies. Where they disagree about other
-//! streams, the table `DISAGREEMENTS.md` says why. This test generates the table (set
+//! Each parser accepts a stream as whole replies, waits for more, or rejects it. If the decoder
+//! accepts a stream, the others must find the same replies. Disagreements about other streams are
+//! in the table `DISAGREEMENTS.md`, with the reasons. This test generates the table (set
 //! `WRITE_DISAGREEMENTS` to write it) and fails if it is out of date.
 //!
-//! Vectors with limits of their own are left out, because the others have no such limits.
+//! Vectors with limits other than the default are left out, because the others have no such limits.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -63,7 +63,7 @@ fn every_disagreement_on_a_vector_is_in_the_table() {
     report(&format!("{agreed} vectors are the same to 3 other parsers, {disagreed} in the table"));
 }
 
-/// The reason why our verdict is right.
+/// Returns the reason why our verdict is right.
 fn reason(vector: &Case) -> &'static str {
     let rule = match feed::decode(&vector.stream, &Limits::default(), []).end {
         End::Violation(violation) => violation.rule,
@@ -89,7 +89,7 @@ fn reason(vector: &Case) -> &'static str {
     }
 }
 
-/// The few valid vectors that another parser reads differently, by name.
+/// Returns the reasons for the few valid vectors that another parser reads differently, by name.
 fn reason_to_accept(name: &str) -> &'static str {
     match name {
         "error/high-bytes" | "simple/nul-and-high-bytes" => {
@@ -117,7 +117,7 @@ fn compare_with_table(rows: &str) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// With a digest of the replies.
+    /// The stream is whole replies, with this digest.
     Accepts(u64),
     Rejects,
     Waits,
@@ -133,7 +133,7 @@ impl Verdict {
     }
 }
 
-/// The digest of `hiredis/verdicts.c`.
+/// The digest that `hiredis/verdicts.c` computes.
 struct Digest(u64);
 
 impl Digest {
@@ -182,13 +182,13 @@ fn ours(stream: &[u8]) -> Verdict {
     }
 }
 
-/// hiredis's verdict on a stream.
+/// Returns hiredis's verdict on a stream.
 fn verdict(hiredis: &BTreeMap<String, Verdict>, folder: &str, name: &str) -> Verdict {
     let verdict = hiredis.get(&format!("{folder}/{name}.resp"));
     *verdict.unwrap_or_else(|| panic!("no verdict of hiredis on {name}, see verdicts.c"))
 }
 
-/// The verdicts in `hiredis/verdicts.txt`.
+/// Returns the verdicts in `hiredis/verdicts.txt`.
 fn recorded_verdicts() -> BTreeMap<String, Verdict> {
     let text = fs::read_to_string(case::here("hiredis/verdicts.txt")).unwrap();
     let verdict = |line: &str| {
@@ -234,8 +234,8 @@ fn add_frame(digest: &mut Digest, frame: &RangeFrame, stream: &[u8], depth: usiz
     }
 }
 
-/// The parser reads ahead and does not say how far. Whether a stream ends after a reply shows when
-/// one more reply is appended.
+/// Returns redis's verdict. The parser reads ahead and does not report how far. Appending one more
+/// reply shows whether the stream ends after a reply.
 fn redis(stream: &[u8]) -> Verdict {
     let one_more = [stream, b"+one more\r\n"].concat();
     let last = Value::SimpleString("one more".into());
@@ -250,7 +250,8 @@ fn redis(stream: &[u8]) -> Verdict {
     }
 }
 
-/// The replies up to the end of the stream, and what ended them earlier, if anything.
+/// Returns the replies up to the end of the stream, and the verdict that ended them earlier, if
+/// any.
 fn redis_replies(mut stream: &[u8]) -> (Vec<Value>, Option<Verdict>) {
     let (mut parser, mut replies) = (Parser::new(), Vec::new());
     loop {

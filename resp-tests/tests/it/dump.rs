@@ -81,7 +81,7 @@ fn run(program: &Path, vector: &Case) -> Output {
     dump.wait_with_output().unwrap()
 }
 
-/// The lines of the elements, and the line of an incomplete or invalid end.
+/// Returns the lines of the elements, and the line of an incomplete or invalid end.
 fn parts(expected: &str) -> (&str, Option<&str>) {
     let body = expected.strip_suffix('\n').unwrap_or(expected);
     let last = body.rfind('\n').map_or(0, |at| at + 1);

@@ -10,7 +10,7 @@ use redbolt_test_servers::Server;
 use crate::report;
 
 #[test]
-fn a_real_server_gives_back_every_argument() {
+fn a_real_server_returns_every_argument() {
     let server = Server::start();
     let mut peer = Peer::connect(&server);
     let keys = awkward_keys();

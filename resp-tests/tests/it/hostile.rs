@@ -84,8 +84,8 @@ fn frames_nest_up_to_the_limit_on_a_small_stack() {
     thread::Builder::new().stack_size(STACK).spawn(run).unwrap().join().unwrap();
 }
 
-/// The most memory that a peer can make a program hold: the reply's bytes, and a frame for each
-/// element, twice while the array grows.
+/// This is the most memory that a peer can make a program hold: the reply's bytes, and a frame for
+/// each element, twice while the array grows.
 #[test]
 fn a_reply_of_the_most_elements_is_bounded_by_the_limits() {
     let mut limits = Limits::default();
@@ -131,7 +131,7 @@ fn endless_lines_end_at_the_limit() {
 }
 
 #[test]
-fn endless_digits_end_where_no_number_can_go_on() {
+fn endless_digits_end_at_the_longest_number() {
     for (first, digit, offset, rule) in [
         (":", "1", 20, Rule::Range),
         (":-", "1", 21, Rule::Range),
@@ -170,7 +170,7 @@ fn bulks_of_the_largest_size_fit_the_buffer() {
     assert_eq!(end_of(bulk().chain(bulk()), Limits::default()), End::Complete);
 }
 
-/// How the stream ends for a client that has [`Limits::buffered`] bytes and a small stack.
+/// Returns how the stream ends for a client that has [`Limits::buffered`] bytes and a small stack.
 fn end_of(stream: impl Read + Send, limits: Limits) -> End {
     let run = move || {
         let mut end = End::Complete;
@@ -212,7 +212,7 @@ fn broken(offset: u64, rule: Rule) -> End {
     End::Violation(Violation { offset, rule })
 }
 
-/// The same bytes again and again.
+/// A stream that repeats the same bytes.
 struct Endless {
     pattern: &'static [u8],
     at: usize,

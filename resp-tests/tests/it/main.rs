@@ -1,4 +1,4 @@
-//! The conformance tests of redbolt's RESP2 codec, one file per method.
+//! The conformance tests of the RESP2 codec, one file per method.
 //!
 //! Every test prints its counts past the harness's capture, because a test whose count silently
 //! fell to zero would assert nothing.

@@ -43,14 +43,14 @@ fn encoded_frames_come_back_as_they_were() {
 }
 
 #[test]
-fn arbitrary_bytes_decode_as_the_oracle_says() {
+fn arbitrary_bytes_decode_like_the_oracle() {
     run("streams of arbitrary bytes", (bytes(), limits(), cuts()), |(stream, limits, cuts)| {
         agree(&stream, &limits, &cuts)
     });
 }
 
 #[test]
-fn mutated_replies_decode_as_the_oracle_says() {
+fn mutated_replies_decode_like_the_oracle() {
     let mutated = (vec(frame(), 1..5), vec(mutation(), 1..4), limits(), cuts());
     run("mutated streams of replies", mutated, |(frames, mutations, limits, cuts)| {
         let mut stream = Vec::new();
@@ -85,7 +85,7 @@ fn run<S: Strategy>(what: &str, strategy: S, test: impl Fn(S::Value) -> Result<(
     report(&format!("{CASES} proptest cases: {what}"));
 }
 
-/// Decoder and oracle agree: in one piece, byte by byte, and split at `cuts`.
+/// Checks that decoder and oracle agree: in one piece, byte by byte, and split at `cuts`.
 fn agree(stream: &[u8], limits: &Limits, cuts: &[Index]) -> Result<(), TestCaseError> {
     let expected = oracle::decode(stream, limits);
     prop_assert_eq!(&feed::decode(stream, limits, []), &expected);
@@ -99,7 +99,7 @@ fn agree(stream: &[u8], limits: &Limits, cuts: &[Index]) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// A reply, owned.
+/// An owned reply.
 #[derive(Clone, Debug)]
 enum Frame {
     Array(Vec<Self>),
@@ -174,7 +174,7 @@ fn frame() -> impl Strategy<Value = Frame> {
     leaf.prop_recursive(6, 40, 5, |inner| vec(inner, 0..5).prop_map(Frame::Array))
 }
 
-/// The bytes of a line: long enough to reach past the byte loop into the vector search.
+/// Generates the bytes of a line, long enough to reach past the byte loop into the vector search.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>().prop_filter("a line", |byte| !b"\r\n".contains(byte)), 0..50)
 }
@@ -183,7 +183,7 @@ fn integer() -> impl Strategy<Value = i64> {
     prop_oneof![any::<i64>(), select(EDGES), -1000..1000i64]
 }
 
-/// Bytes with a meaning to a parser, and any others.
+/// Generates bytes with a meaning to a parser, and any others.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let pieces: Vec<_> = PIECES.split('|').collect();
     let piece = prop_oneof![
@@ -261,6 +261,6 @@ const CASES: u32 = 5000;
 
 const EDGES: &[i64] = &[0, 1, -1, -2, 9, 10, i64::MAX, i64::MIN, i64::MAX - 1, i64::MIN + 1];
 
-/// Separated by `|`.
+/// The pieces, separated by `|`.
 const PIECES: &str = "+|-|:|$|*|\r\n|\r|\n|0|1|2|3|9|-1|+OK\r\n|$-1\r\n|*1\r\n|*2\r\n|$2\r\n|$0\r\n|+a\r\n|:1\r\n|\
     $1\r\na\r\n|922337203685477580";

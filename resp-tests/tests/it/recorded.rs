@@ -6,7 +6,7 @@ use resp_tests::{End, feed, frames, oracle, recorded};
 use crate::report;
 
 #[test]
-fn recorded_replies_decode_as_the_oracle_says() {
+fn recorded_replies_decode_like_the_oracle() {
     let (mut streams, mut replies) = (0, 0);
     for (name, stream) in recorded::read() {
         let decoded = feed::decode(&stream, &Limits::default(), []);
