@@ -19,9 +19,9 @@ use redbolt::proto::{MAX_LABEL, MAX_RESOURCE};
 
 use crate::given::Given;
 use crate::help::{
-    ACQUIRE_HELP, BENCH_HELP, COMPLETION_HELP, DOCTOR_HELP, EXTEND_HELP, FIRST_STEPS, INIT_HELP,
-    LEAD_HELP, LEAD_USAGE, LIST_HELP, LOCK_HELP, LOCK_USAGE, MAN_HELP, NODE_HELP, NODES_FILE_HELP,
-    OBSERVE_HELP, PASSWORD_FILE_HELP, RELEASE_HELP, STATUS_HELP, UNLOCK_HELP,
+    ACQUIRE_HELP, BENCH_HELP, COMPLETION_HELP, DOCTOR_HELP, EXTEND_HELP, FIRST_STEPS, HOLD_HELP,
+    INIT_HELP, LEAD_HELP, LEAD_USAGE, LIST_HELP, LOCK_HELP, LOCK_USAGE, MAN_HELP, NODE_HELP,
+    NODES_FILE_HELP, OBSERVE_HELP, PASSWORD_FILE_HELP, RELEASE_HELP, STATUS_HELP, UNLOCK_HELP,
 };
 use crate::variables::{
     CONNECT_TIMEOUT_VARIABLE, LABEL_VARIABLE, MAX_TTL_VARIABLE, PASSWORD_FILE_VARIABLE,
@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Observe(ObserveArgs),
     /// Take a lease, for a script that holds a lock over several commands
     Acquire(AcquireArgs),
+    /// Take a lock for as long as a script or another process runs
+    Hold(HoldArgs),
     /// Extend a lease that `acquire` has taken
     Extend(ExtendArgs),
     /// Release a lease that `acquire` has taken
@@ -94,6 +96,7 @@ impl Command {
         match &mut self {
             Self::Lock(args) => args.format.prefix.complete(&mut args.key),
             Self::Acquire(args) => args.format.prefix.complete(&mut args.key),
+            Self::Hold(args) => args.format.prefix.complete(&mut args.key),
             Self::Status(args) => {
                 args.key.iter_mut().for_each(|key| args.format.prefix.complete(key));
             }
@@ -110,6 +113,7 @@ impl Command {
             Self::Lead(args) => Some(&args.key),
             Self::Observe(args) => Some(&args.key),
             Self::Acquire(args) => Some(&args.key),
+            Self::Hold(args) => Some(&args.key),
             Self::Unlock(args) => Some(&args.key),
             Self::Status(args) => args.key.as_deref(),
             _ => None,
@@ -448,16 +452,20 @@ impl LockArgs {
 
     /// The time from SIGTERM to SIGKILL, or why the requested one is too long.
     pub(crate) fn grace(&self) -> Result<Duration, String> {
-        let grace = self.kill_after.unwrap_or(self.ttl / 4);
-        if grace <= self.ttl / 3 {
-            return Ok(grace);
-        }
-        Err(format!(
-            "--kill-after can be a third of the TTL ({}) at the most, or the command would be stopped \
-             while the lock can still be extended",
-            duration::show(self.ttl / 3)
-        ))
+        grace(self.ttl, self.kill_after)
     }
+}
+
+fn grace(ttl: Duration, kill_after: Option<Duration>) -> Result<Duration, String> {
+    let grace = kill_after.unwrap_or(ttl / 4);
+    if grace <= ttl / 3 {
+        return Ok(grace);
+    }
+    Err(format!(
+        "--kill-after can be a third of the TTL ({}) at the most, or the command would be stopped \
+         while the lock can still be extended",
+        duration::show(ttl / 3)
+    ))
 }
 
 #[derive(Debug, Args)]
@@ -572,6 +580,74 @@ pub(crate) struct AcquireArgs {
 
     #[command(flatten)]
     pub(crate) nodes: Nodes,
+}
+
+/// What happens to the process when its lock is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLoss {
+    /// It gets SIGTERM, and SIGKILL before the lock ends
+    Stop,
+    /// It goes on, and a line on standard error says so
+    Warn,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = HOLD_HELP)]
+pub(crate) struct HoldArgs {
+    /// How long the nodes keep the lock if redbolt is killed. redbolt extends it every third of this time, which
+    /// must be at least four round trips
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
+    pub(crate) ttl: Duration,
+
+    #[command(flatten)]
+    pub(crate) request: RequestArgs,
+
+    /// The process that has the lock, until it ends [default: the calling process]
+    #[arg(long, value_name = "PID", value_parser = value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pub(crate) pid: Option<u32>,
+
+    /// Print lines for `eval` in a shell: variables, or an exit if the lock was not taken
+    #[arg(long)]
+    pub(crate) sh: bool,
+
+    /// What happens to the process when the lock is lost
+    #[arg(long, value_name = "WORD", default_value = "stop")]
+    pub(crate) on_loss: OnLoss,
+
+    /// Time between SIGTERM and SIGKILL when the lock is lost, at most TTL/3
+    /// [default: TTL/4]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) kill_after: Option<Duration>,
+
+    /// Hold the lock together with others that share it, as readers do
+    #[arg(long)]
+    pub(crate) shared: bool,
+
+    /// Take one of N permits
+    #[arg(long, value_name = "N", conflicts_with = "shared", value_parser = permits())]
+    pub(crate) permits: Option<u16>,
+
+    /// Print a fencing token: a number that grows from holder to holder, for the store that the script
+    /// writes to
+    #[arg(long)]
+    pub(crate) fencing: bool,
+
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+
+    /// The name to lock
+    #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
+    pub(crate) key: OsString,
+
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+}
+
+impl HoldArgs {
+    /// The time from SIGTERM to SIGKILL, or why the requested one is too long.
+    pub(crate) fn grace(&self) -> Result<Duration, String> {
+        grace(self.ttl, self.kill_after)
+    }
 }
 
 #[derive(Debug, Args)]

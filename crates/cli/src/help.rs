@@ -174,6 +174,34 @@ Example:
   ./upload.sh || exit
   redbolt release --token-file \"$dir/lock\" || exit";
 
+pub(crate) const HOLD_HELP: &str = "\
+Takes the lock, and exits with 0 when it is held. A process in the background then extends it, and
+releases it when the process PID ends: by default the one that called redbolt, such as a script.
+In a subshell give --pid $$, or the lock ends with the subshell.
+
+If the lock is lost or cannot be extended, the process and its descendants get SIGTERM, and SIGKILL
+--kill-after later, before the lock ends. With --on-loss warn they go on without it. Descendants
+that are not waited for, such as `job &`, may go on when PID has ended by itself, and its lock is
+released then. A process that is stopped with Ctrl-Z keeps its lock.
+
+SIGTERM to the process in the background releases the lock earlier. Do not kill it with SIGKILL:
+then the lock ends after --ttl, and nothing stops the script. `redbolt lock` is safer, because it
+is two processes that watch each other.
+
+With --sh it prints REDBOLT_KEY, REDBOLT_HOLD_PID (the process in the background), and with --fencing
+and --permits REDBOLT_FENCING_TOKEN and REDBOLT_SLOT, for `eval`. If the lock is not taken, it prints
+`exit STATUS`, so the script does not go on. Without --sh it prints the permit and the token alone,
+each on a line of its own.
+
+Exit status: 0 when the lock is held, or
+   64  wrong usage                            71  refused by the operating system
+   69  too few nodes vote; says why           75  held by another client (see -E)
+   70  PID has ended, or the lock ran out    128 + signal that ended the wait
+
+Examples, in a script:
+  redbolt hold nightly || exit
+  eval \"$(redbolt hold nightly --sh --fencing)\"";
+
 pub(crate) const EXTEND_HELP: &str = "\
 Give the same nodes as to `redbolt acquire`, in the same order.
 

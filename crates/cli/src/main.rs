@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         Ok(Ok(status)) => status.into(),
         Ok(Err(failure)) => {
             say(&failure);
-            failure.status().into()
+            failed(failure.status())
         }
         Err(refusal) => {
             let words: Vec<_> = env::args_os().collect();
@@ -101,6 +101,8 @@ fn inner() -> Result<Result<u8, Failure>, clap::Error> {
     Ok(match cli.command.with_keys() {
         Command::Lock(args) => run_inner(&args, &inner),
         Command::Lead(args) => run_inner(&args.into(), &inner),
+        Command::Hold(args) => lock::keeper::run(&args, &inner)
+            .map_err(|failure| failure.about(&name::show(&args.key))),
         command => run_named(&command),
     })
 }
@@ -133,6 +135,10 @@ fn run(command: &Command) -> Result<u8, Failure> {
             "redbolt lead needs Linux, for signalfd and the parent-death signal",
         )),
         Command::Observe(args) => observe::run(args),
+        #[cfg(target_os = "linux")]
+        Command::Hold(args) => lock::hold::run(args),
+        #[cfg(not(target_os = "linux"))]
+        Command::Hold(_) => Err(Failure::usage("redbolt hold needs Linux, for signalfd and pidfd")),
         #[cfg(target_os = "linux")]
         Command::Acquire(args) => lock::acquire::run(args),
         #[cfg(not(target_os = "linux"))]
@@ -167,9 +173,19 @@ fn shield() -> Result<(), Failure> {
     Ok(())
 }
 
+/// The exit code of a failure. A shell that evaluates the output of `redbolt hold --sh` ends with it as well.
+fn failed(status: u8) -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if lock::hold::is_for_shell() {
+        // Where it cannot be printed, the status still says it.
+        let _ = print(&lock::hold::exit_line(status));
+    }
+    ExitCode::from(status)
+}
+
 /// Help and version are successes. Everything else that stops the parser is a usage error.
 fn refuse(refusal: &clap::Error) -> ExitCode {
     // Where it cannot be printed, the status still says it.
     let _ = refusal.print();
-    ExitCode::from(if refusal.use_stderr() { exit::USAGE } else { exit::SUCCESS })
+    if refusal.use_stderr() { failed(exit::USAGE) } else { ExitCode::from(exit::SUCCESS) }
 }

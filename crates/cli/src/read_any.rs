@@ -100,6 +100,7 @@ fn nodes_of(command: &Command) -> Option<&Nodes> {
         Command::Lead(args) => &args.nodes,
         Command::Observe(args) => &args.nodes,
         Command::Acquire(args) => &args.nodes,
+        Command::Hold(args) => &args.nodes,
         Command::Extend(args) => &args.nodes,
         Command::Release(args) => &args.nodes,
         Command::Status(args) => &args.nodes,

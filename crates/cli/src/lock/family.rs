@@ -156,6 +156,20 @@ fn parse_pids(list: &str) -> Vec<i32> {
     list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
+/// The descendants of any of these processes, without these.
+pub(super) fn descendants_of(ancestors: &[i32]) -> Vec<i32> {
+    let processes = processes();
+    let mut found: Vec<i32> = Vec::new();
+    for &ancestor in ancestors {
+        for pid in descendants(ancestor, &processes) {
+            if !found.contains(&pid) && !ancestors.contains(&pid) {
+                found.push(pid);
+            }
+        }
+    }
+    found
+}
+
 /// All descendants of `ancestor`, parents before their children.
 fn descendants(ancestor: i32, processes: &[Process]) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();

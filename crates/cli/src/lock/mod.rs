@@ -13,14 +13,18 @@
 //! | [`linger`] | `--at-least`, after the command has ended |
 //! | [`minority`], [`speak`](crate::speak) | warnings about missing nodes, and messages that wait for no reader |
 //! | [`acquire`] | `redbolt acquire`, which waits the same way |
+//! | [`hold`], [`keeper`], [`bound`] | `redbolt hold`: its foreground and background process, and the process that it is for |
 //!
 //! This file joins them and knows the exit statuses.
 
 pub(crate) mod acquire;
 mod backstop;
+mod bound;
 mod child;
 mod command;
 mod family;
+pub(crate) mod hold;
+pub(crate) mod keeper;
 mod lease;
 mod linger;
 mod minority;

@@ -272,19 +272,9 @@ impl<'a> Supervisor<'a> {
         if std::mem::replace(&mut self.told, true) {
             return say(format_args!("the command goes on: {measure}"));
         }
-        let reason = match self.watchdog.loss() {
-            Some(Loss::Known(reason)) => format!("the lock is lost: {reason}"),
-            Some(Loss::NotExtended(Some(reason))) => {
-                format!("the lock cannot be extended: {reason}")
-            }
-            Some(Loss::NotExtended(None)) => "the lock was not extended in time".to_owned(),
-            Some(Loss::UsedUp) => "the TTL is used up (--no-extend)".to_owned(),
-            Some(Loss::Overslept) => "the lock ran out while redbolt did not run".to_owned(),
-            Some(Loss::Abandoned) => "redbolt's outer process was killed".to_owned(),
-            Some(Loss::Suspended) => "the lock ran out while the command was stopped".to_owned(),
-            None => return,
-        };
-        say(format_args!("{}: {reason}\nstopping the command: {measure}", self.lease.name()));
+        if let Some(loss) = self.watchdog.loss() {
+            say(format_args!("{}: {loss}\nstopping the command: {measure}", self.lease.name()));
+        }
     }
 }
 
@@ -294,7 +284,7 @@ pub(super) fn usable(lease: &Lease, terms: Terms) -> Duration {
 }
 
 /// Until when the outer process lets the command run.
-fn held(lease: &Lease, terms: Terms) -> Notice {
+pub(super) fn held(lease: &Lease, terms: Terms) -> Notice {
     // The clocks are read first, so that time between the two readings shortens the lease.
     let now = net::now();
     let left = lease.remaining().saturating_sub(reserve(terms.ttl));

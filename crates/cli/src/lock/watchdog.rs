@@ -13,6 +13,7 @@
 //! | the outer process was killed       | at once                          | `kill_after` later, or |
 //! |                                    |                                  | when `remaining` is 0  |
 
+use std::fmt;
 use std::time::Duration;
 
 /// The times that were chosen with the request.
@@ -49,6 +50,22 @@ pub(super) enum Loss {
     Abandoned,
     /// The command was stopped, as by Ctrl-Z, and so the lease was not extended.
     Suspended,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Known(reason) => return write!(f, "the lock is lost: {reason}"),
+            Self::NotExtended(Some(reason)) => {
+                return write!(f, "the lock cannot be extended: {reason}");
+            }
+            Self::NotExtended(None) => "the lock was not extended in time",
+            Self::UsedUp => "the TTL is used up (--no-extend)",
+            Self::Overslept => "the lock ran out while redbolt did not run",
+            Self::Abandoned => "redbolt's outer process was killed",
+            Self::Suspended => "the lock ran out while the command was stopped",
+        })
+    }
 }
 
 /// Keeps a lease, and says when the command must stop.

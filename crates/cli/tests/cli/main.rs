@@ -17,6 +17,7 @@ mod fencing;
 mod forbidden;
 mod harness;
 mod held;
+mod hold;
 mod init;
 mod input;
 mod json;

@@ -1,0 +1,267 @@
+//! The background process of `redbolt hold`: it takes the lock, and keeps it until the process that it is bound to ends.
+//!
+//! The lock is committed when the foreground process gets its notice. Before that, the end of the foreground process ends
+//! the wait. After it, the keeper has a session of its own and none of the caller's standard output, for which a shell
+//! would wait.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::mem;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::process;
+
+use nix::unistd::{dup2_stderr, dup2_stdout, setsid};
+
+use super::Waited;
+use super::bound::Bound;
+use super::child::End;
+use super::lease::{Lease, News, Wanted};
+use super::pair::{self, Notice, NoticeSender};
+use super::poller::{Poller, now};
+use super::requests::Requests;
+use super::supervise::{held, usable};
+use super::watchdog::{Action, Terms, Watchdog};
+use crate::args::{HoldArgs, InnerArgs, OnLoss};
+use crate::duration::show;
+use crate::exit::{self, Failure};
+use crate::name::word;
+use crate::signals::{Callers, Mask, Signals};
+use crate::speak::say;
+
+/// Takes the lock of `args` and keeps it. Returns the exit status.
+pub(crate) fn run(args: &HoldArgs, inner: &InnerArgs) -> Result<u8, Failure> {
+    let (requests, notices) = pair::inherit(inner)?;
+    let callers = Callers { blocked: Mask(inner.blocked), ignores_pipe: inner.ignore_pipe };
+    let poller = Poller::new(Requests::with_outer(Signals::keep_blocked(callers)?, requests))?;
+    let terms =
+        Terms { ttl: args.ttl, kill_after: args.grace().map_err(Failure::usage)?, extend: true };
+    let mut bound = Bound::to(i32::try_from(inner.outer).unwrap_or_default())?;
+    let config = super::config(&args.request, &args.nodes, inner.outer)?;
+    let mut lease = Lease::new(config, &wanted(args), &args.nodes)?;
+    let ended = match super::wait(&mut lease, &args.request, &args.key, &poller)? {
+        Waited::Granted => match commit(args, terms, &mut lease, &poller, notices) {
+            Ok(true) => Keeper::new(&mut lease, &poller, &mut bound, args, terms)?.run(),
+            Ok(false) => Ok(End::Exited(exit::LOST)),
+            Err(failure) => Err(failure),
+        },
+        Waited::RanOut => Ok(End::Exited(exit::LOST)),
+        Waited::Ended(end) => {
+            notices.send(Notice::Done { end, lost: false });
+            Ok(end)
+        }
+    };
+    lease.let_go(&poller)?;
+    ended.map(End::status)
+}
+
+/// Hands the lock over to the caller. Returns whether enough of it was left for that.
+fn commit(
+    args: &HoldArgs,
+    terms: Terms,
+    lease: &mut Lease,
+    poller: &Poller,
+    notices: NoticeSender,
+) -> Result<bool, Failure> {
+    lease.hear_answers(poller)?;
+    lease.tell_of_silent_minority();
+    // The grant may have come late, or this process may have been stopped after it.
+    if usable(lease, terms).is_zero() {
+        say(format_args!("{}: the lock ran out before it could be used", lease.name()));
+        return Ok(false);
+    }
+    tell(args, lease).map_err(|error| {
+        let name = lease.name();
+        Failure::system(format_args!("standard output: {error}; {name}: the lock is released"))
+    })?;
+    notices.send(held(lease, terms));
+    leave_caller()?;
+    Ok(true)
+}
+
+fn wanted(args: &HoldArgs) -> Wanted<'_> {
+    Wanted {
+        key: &args.key,
+        ttl: args.ttl,
+        mode: super::mode(args.shared, args.permits),
+        fenced: args.fencing,
+        profile: args.format.profile,
+        quiet: args.request.quiet,
+        verbose: args.nodes.verbose,
+        runs_command: false,
+    }
+}
+
+/// Prints what the caller needs: lines for a shell, or the numbers of the lock.
+fn tell(args: &HoldArgs, lease: &Lease) -> io::Result<()> {
+    let slot = lease.slot().map(|slot| slot.to_string());
+    let token = lease.fencing_token().map(|token| token.to_string());
+    let mut text = String::new();
+    if args.sh {
+        text += &format!("REDBOLT_KEY={}; export REDBOLT_KEY\n", word(&args.key));
+        text += &format!("REDBOLT_HOLD_PID={}\n", process::id());
+        for (variable, value) in [("REDBOLT_SLOT", slot), ("REDBOLT_FENCING_TOKEN", token)] {
+            if let Some(value) = value {
+                text += &format!("{variable}={value}; export {variable}\n");
+            }
+        }
+    } else {
+        text.extend([slot, token].into_iter().flatten().map(|number| number + "\n"));
+    }
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// Leaves the caller's terminal and standard output. Standard error stays for messages, unless it is the same pipe.
+fn leave_caller() -> io::Result<()> {
+    let nothing = OpenOptions::new().write(true).open("/dev/null")?;
+    if is_one_pipe()? {
+        dup2_stderr(&nothing)?;
+    }
+    dup2_stdout(&nothing)?;
+    // It fails only for the leader of a group, which this process is not.
+    let _ = setsid();
+    Ok(())
+}
+
+fn is_one_pipe() -> io::Result<bool> {
+    let place = |metadata: &std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let [out, err] = [io::stdout().as_fd(), io::stderr().as_fd()]
+        .map(|stream| File::from(stream.try_clone_to_owned()?).metadata());
+    let (out, err) = (out?, err?);
+    Ok(std::os::unix::fs::FileTypeExt::is_fifo(&out.file_type()) && place(&out) == place(&err))
+}
+
+/// Keeps a lock for a process.
+struct Keeper<'a> {
+    lease: &'a mut Lease,
+    poller: &'a Poller,
+    bound: &'a mut Bound,
+    watchdog: Watchdog,
+    terms: Terms,
+    on_loss: OnLoss,
+    /// Whether the loss was reported.
+    told: bool,
+    /// Whether nothing goes on after SIGKILL.
+    killed: Option<bool>,
+}
+
+impl<'a> Keeper<'a> {
+    fn new(
+        lease: &'a mut Lease,
+        poller: &'a Poller,
+        bound: &'a mut Bound,
+        args: &HoldArgs,
+        terms: Terms,
+    ) -> io::Result<Self> {
+        let watchdog = Watchdog::new(terms, now()?, lease.remaining());
+        let (on_loss, told, killed) = (args.on_loss, false, None);
+        Ok(Self { lease, poller, bound, watchdog, terms, on_loss, told, killed })
+    }
+
+    /// Keeps the lock until the process has ended, a signal asks for the end, or the lock is lost.
+    fn run(mut self) -> Result<End, Failure> {
+        let ended = self.keep();
+        if ended.is_err() && self.on_loss == OnLoss::Stop {
+            // The lock will be released, and nothing would stop the process.
+            self.bound.kill();
+        }
+        ended.map_err(Failure::from)
+    }
+
+    fn keep(&mut self) -> io::Result<End> {
+        loop {
+            while let Some(action) = self.watchdog.act(now()?, usable(self.lease, self.terms)) {
+                self.perform(action);
+            }
+            self.lease.process();
+            self.lease.tell_of_minority()?;
+            while let Some(news) = self.lease.news() {
+                self.hear(news)?;
+            }
+            if let Some(end) = self.end() {
+                return Ok(end);
+            }
+            let is_asked = self.poller.requests.interruption()?.is_some();
+            if is_asked && self.watchdog.loss().is_none() {
+                return Ok(End::Exited(exit::SUCCESS));
+            }
+            self.sleep()?;
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Extend => {
+                if let Err(reason) = self.lease.extend() {
+                    self.watchdog.not_extended(reason.to_string());
+                }
+            }
+            Action::Terminate if self.on_loss == OnLoss::Stop => {
+                self.bound.terminate();
+                let grace = show(self.terms.kill_after);
+                self.explain(&format!("stopping its process: SIGTERM, and SIGKILL within {grace}"));
+            }
+            Action::Kill if self.on_loss == OnLoss::Stop => {
+                if !self.bound.have_all_ended() {
+                    self.killed = Some(self.bound.kill());
+                    self.explain("stopping its process: SIGKILL");
+                }
+            }
+            Action::Terminate | Action::Kill => {
+                self.explain("its process goes on without it (--on-loss warn)");
+            }
+        }
+    }
+
+    fn hear(&mut self, news: News) -> io::Result<()> {
+        match news {
+            News::Extended => self.watchdog.extended(),
+            News::Shortened => self.watchdog.shortened(),
+            News::NotExtended(reason) => self.watchdog.not_extended(reason),
+            News::Lost(reason) => {
+                if let Some(action) = self.watchdog.lost(reason, now()?) {
+                    self.perform(action);
+                }
+            }
+            // Each turn reads the remaining time, which says the same.
+            News::Expired => {}
+            News::Granted | News::Refused { .. } | News::Released { .. } | News::Seen(_) => {}
+        }
+        Ok(())
+    }
+
+    /// How the keeper ends, once nothing is left to do. Under a lost lock that was not released a process may go on.
+    fn end(&mut self) -> Option<End> {
+        if self.watchdog.loss().is_none() {
+            return self.bound.has_ended().then_some(End::Exited(exit::SUCCESS));
+        }
+        if self.on_loss == OnLoss::Warn {
+            return Some(End::Exited(exit::LOST));
+        }
+        if self.killed == Some(false) {
+            say("its process does not die of SIGKILL; giving up on it");
+            self.lease.detach();
+        }
+        let is_over = self.killed.is_some() || self.bound.have_all_ended();
+        is_over.then_some(End::Exited(exit::LOST))
+    }
+
+    fn sleep(&self) -> io::Result<()> {
+        let watchdog = self.watchdog.idle(now()?, usable(self.lease, self.terms));
+        let within = [watchdog, self.lease.deadline()].into_iter().flatten().min();
+        // A process that has ended would end each sleep.
+        let bound = (!self.bound.has_ended()).then(|| self.bound.as_fd());
+        let fds: Vec<_> = [self.lease.as_fd()].into_iter().chain(bound).collect();
+        self.poller.wait(&fds, within)
+    }
+
+    fn explain(&mut self, measure: &str) {
+        if mem::replace(&mut self.told, true) {
+            return say(format_args!("its process goes on: {measure}"));
+        }
+        if let Some(loss) = self.watchdog.loss() {
+            say(format_args!("{}: {loss}\n{measure}", self.lease.name()));
+        }
+    }
+}
