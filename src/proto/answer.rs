@@ -17,6 +17,7 @@ impl Command {
             Self::Run(&Script { role: Role::Ask(expected), .. }) => expected,
             Self::Delete(_) | Self::Move | Self::Run(_) => return true,
         };
+        // The parity of a counter separates the tokens of writers from those of readers.
         match (expected, grant) {
             (Grant::ExclusiveCounter, Answer::GrantWith(counter)) => fence::is_exclusive(counter),
             (Grant::SharedCounter, Answer::GrantWith(counter)) => fence::is_shared(counter),
@@ -38,8 +39,11 @@ impl Command {
                 Some(Answer::Vote(Vote::Grant))
             }
             Token::Simple(line) => status(script, line),
+            // A PTTL of -1 is a key without end. A denial with -2, no key, would be nonsense.
             Token::Int(remaining_ms @ -1..) => Some(Answer::DenyFor(remaining_ms)),
             Token::Error(text) => Some(Answer::refused(text)),
+            // Ends the link: replies are matched by order, so an impossible one belongs to another
+            // request.
             _ => None,
         }
     }
@@ -50,6 +54,7 @@ impl Command {
 pub(super) fn vote_of_set(answer: Token<'_>) -> Option<Answer> {
     match answer {
         Token::Simple(b"OK") => Some(Answer::Vote(Vote::Grant)),
+        // Only this reply means that the key exists. Every other one is a failure and no denial.
         Token::NilBulk => Some(Answer::Vote(Vote::Deny)),
         Token::Error(text) => Some(Answer::refused(text)),
         _ => None,
@@ -99,6 +104,7 @@ fn status(script: &Script, line: &[u8]) -> Option<Answer> {
         ("OK", Grant::Slot) => permit(number),
         ("OK", _) | ("CLOCK", Grant::Ok | Grant::Counter) => None,
         ("CLOCK", _) => Some(Answer::Skewed(number.parse().ok()?)),
+        // A guard that lets the node vote is not a reason to refuse.
         ("GUARD", _) => {
             let pttl = number.parse().ok().filter(|&pttl| Standing::of(pttl) != Standing::Votes);
             Some(Answer::Guarded(pttl?))
@@ -156,6 +162,7 @@ impl Count {
     /// Turns `NOSCRIPT` into an error like any other if the command was not sent by digest.
     pub(super) fn to_request(self, by_digest: bool) -> Self {
         match self {
+            // Sending the text again would get the same reply, without end.
             Self::NoScript if !by_digest => Self::Fail(Cause::ServerError),
             other => other,
         }

@@ -66,11 +66,14 @@ impl Command {
                 let set = set.arg(args.keys.first()).arg(args.token);
                 let token = set.last(args.token);
                 let _ = set.encoded(b"\r\n$2\r\nNX\r\n$2\r\nPX", 2).int(args.ttl_ms);
+                // After the request: a read before it would miss a FLUSHALL between the two
+                // (docs/how-it-works/guard.md).
                 if let Some(restart_guard) = args.config.restart_guard_key() {
                     let _ = command(out, 2).encoded(b"\r\n$4\r\nPTTL", 1).arg(restart_guard);
                 }
                 token
             }
+            // The undo of a plain lock is the most frequent script, so it has a shorter path.
             Self::Run(script) if by_digest && *script == UNDO && args.keys.len() == 1 => {
                 eval(script, out, 1, 1, by_digest)
                     .arg(args.keys.first())
@@ -112,6 +115,7 @@ fn run(
     let other_claim = args.other_claim.filter(|_| script.names_other_claim);
     let numbers = script.numbers(is_fenced);
     let arguments = 1 + numbers.clone().count() + usize::from(other_claim.is_some());
+    // KEYS: resources, their other keys, one more key, guard. ARGV: token, numbers, other claim.
     let mut eval = eval(script, out, keys, arguments, by_digest);
     eval = args.keys.iter().fold(eval, CommandEncoder::arg);
     for prefix in script.keys_behind(is_fenced) {
@@ -152,6 +156,7 @@ fn eval_ticket(script: &Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_dige
     let numbers = script.numbers(is_fenced);
     let keys = 5 + behind.clone().count() + usize::from(restart_guard.is_some());
     let arguments = 1 + numbers.clone().count() + usize::from(in_queue.is_some());
+    // The order of KEYS and ARGV is that of ACQUIRE_IN_QUEUE in fair_queue.lua.
     let mut eval = eval(script, out, keys, arguments, by_digest).arg(resource);
     eval = eval.prefixed(STAMPS_PREFIX, resource).prefixed(ENDS_PREFIX, resource);
     eval = eval.prefixed(TICKET_PREFIX, &name.0).prefixed(CALL_PREFIX, resource);

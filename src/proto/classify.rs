@@ -18,6 +18,7 @@ impl ServerError {
     pub(super) fn cause(self) -> Cause {
         match self {
             Self::Cause(cause) => cause,
+            // Only a call by digest can be answered so. To another command it is a plain error.
             Self::NoScript => Cause::ServerError,
         }
     }
@@ -93,6 +94,7 @@ fn wrapped(text: &[u8]) -> Option<ServerError> {
 /// Removes the arguments that a server repeats in the error about an unknown command: they may be
 /// secret.
 pub(crate) fn without_arguments(text: &[u8]) -> &[u8] {
+    // A token must not get into a log, because it can release the lock.
     let quoted = memchr::memmem::find(text, b", with args beginning with");
     &text[..quoted.unwrap_or(text.len())]
 }

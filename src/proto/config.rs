@@ -213,6 +213,7 @@ impl NodeSettings {
     /// Returns whether a command that is sent before the handshake is confirmed could run as the
     /// wrong user or in the wrong database.
     pub(super) fn must_be_proven(&self) -> bool {
+        // A failed AUTH would run the command as the default user, a failed SELECT in database 0.
         self.credentials.is_some() || self.database != 0
     }
 }
@@ -353,6 +354,7 @@ impl Settings {
         let quorum = self.quorum.unwrap_or(nodes / 2 + 1);
         // Two quorums must have a node in common, or two clients could hold one lock.
         let has_quorum = nodes == 0 || (nodes / 2 + 1..=nodes).contains(&quorum);
+        // CLIENT SETNAME rejects spaces and control characters.
         let is_name = is_label(&self.client_name) && !self.client_name.contains(&b' ');
         let (max, max_ttl) = (MAX_LABEL, self.max_ttl);
         let lost = Drift { parts_per_million: ppm }.of(max_ttl);

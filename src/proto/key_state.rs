@@ -249,6 +249,7 @@ pub(super) fn without_mark(value: &[u8]) -> (&[u8], bool) {
     let at = value.iter().position(|&byte| byte == b'\n').unwrap_or(value.len());
     let (before, mark) = value.split_at(at);
     let is_mark = mark.len() > 1 && mark.len() <= MARK && mark[1..].iter().all(u8::is_ascii_digit);
+    // In other data a line feed is a part of the value.
     match is_mark && token(before).is_some() {
         true => (before, true),
         false => (value, false),
@@ -301,6 +302,7 @@ fn token(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
         return None;
     }
     let node = digits[RANDOM_DIGITS..].iter().filter_map(digit).fold(0, |sum, d| sum * 16 + d);
+    // redbolt never writes such a number.
     if usize::from(node) >= MAX_NODES {
         return None;
     }

@@ -76,6 +76,7 @@ impl Lease {
     /// Returns whether this lease never ends before the other one, however the clocks move.
     pub(super) fn outlasts(&self, other: &Self) -> bool {
         let (own, others) = (self.ends_on_both(), other.ends_on_both());
+        // Either clock can end a lease, so it must not end earlier on any of them.
         own.boot >= others.boot && own.wall >= others.wall
     }
 

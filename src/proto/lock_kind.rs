@@ -160,6 +160,7 @@ impl Command {
     /// connection it is sent with the script's text.
     #[inline]
     pub(super) fn goes_by_digest(self, loaded: &mut Loaded) -> bool {
+        // EVAL also loads the script on the node, so its digest is enough afterwards.
         self.script().is_some_and(|script| !loaded.insert(script))
     }
 

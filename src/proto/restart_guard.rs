@@ -125,6 +125,7 @@ impl Expected {
             }
             _ if value.database != self.database => Found::OtherDatabase,
             _ if self.is_of_other_history(&value) => Found::OtherHistory,
+            // Byte by byte: a value that this client would not write is of another run.
             _ if is_strict && found != self.value() => Found::OtherRun,
             _ => Found::Ours,
         }
@@ -133,6 +134,8 @@ impl Expected {
     /// Returns whether the value is of the present run but of other data. `Durable` does not change
     /// that: it is about restarts, not about data copied within a run.
     fn is_of_other_history(&self, value: &Value<'_>) -> bool {
+        // REPLICAOF replaces the data within a run, so the run alone proves nothing
+        // (docs/how-it-works/guard.md).
         let is_of_run = self.run_id.is_some_and(|run_id| value.run_id == run_id);
         is_of_run && value.replication_id != self.replication_id.as_ref().map(<[u8; 40]>::as_slice)
     }
@@ -164,6 +167,7 @@ impl<'a> Value<'a> {
         let run_id = ids.next().filter(|run_id| !run_id.is_empty())?;
         let replication_id = ids.next();
         let mut number = || {
+            // `parse` alone would accept a plus sign.
             let digits = parts.next().filter(|part| part.iter().all(u8::is_ascii_digit))?;
             std::str::from_utf8(digits).ok()?.parse().ok()
         };
@@ -208,6 +212,8 @@ impl Found {
     /// Returns whether the node must be enrolled. All ways of losing data are treated alike.
     #[must_use]
     pub fn calls_for_enrolment(self) -> bool {
+        // A guard with other limits is never overwritten: clients that disagree about them could
+        // both find a quorum, which only an operator can resolve.
         matches!(self, Self::Missing | Self::OtherDatabase | Self::OtherHistory | Self::OtherRun)
     }
 }
@@ -233,6 +239,7 @@ impl Standing {
     /// Returns the meaning of a reply to `PTTL`.
     #[must_use]
     pub fn of(pttl: i64) -> Self {
+        // One TTL has both states. From two keys a client could read one and miss the other.
         match u64::try_from(pttl) {
             Ok(ms) if ms <= BIG_MS => Self::Votes,
             Ok(ms) => Self::Quarantined { left_ms: ms - BIG_MS },

@@ -164,6 +164,7 @@ impl Decoder {
             self.reply_start = start;
             self.elements_left = self.limits.elements;
         }
+        // Counted over the whole reply, because nesting would multiply a limit for each array.
         self.elements_left -= elements;
         self.around[self.depth] = self.missing;
         self.missing = elements;
@@ -298,6 +299,7 @@ impl Decoder {
         let mut partial = match self.progress {
             Progress::Fresh => Partial::default(),
             Progress::Inside(partial) => partial,
+            // The position of the next token is unknown, so the stream cannot be resumed.
             Progress::Broken(violation) => return Err(violation),
         };
         let Some(&kind) = buf.first() else { return Ok(None) };
@@ -348,6 +350,7 @@ impl Decoder {
     ) -> Result<Option<(&'b [u8], usize)>, Fault> {
         let from = partial.scanned.max(1);
         let over = 1 + self.limits.line;
+        // One byte past the limit is enough to reject a line without an end.
         let window = &buf[from..buf.len().min(over + 1)];
         let Some(found) = line_break(window) else {
             partial.scanned = from + window.len();
@@ -372,6 +375,7 @@ impl Decoder {
                 None => return Ok(None),
                 Some((-1, header)) => return Ok(Some((Token::NilBulk, header))),
                 Some((len, header)) => {
+                    // Rejected by the header, before the caller buffers the payload.
                     if !self.fits_reply(header + len as usize + 2) {
                         return Err((0, Rule::ReplyTooLong));
                     }
@@ -390,6 +394,7 @@ impl Decoder {
     }
 
     fn array<'b>(&self, buf: &'b [u8], partial: &mut Partial) -> Result<Option<Found<'b>>, Fault> {
+        // Decided by the type byte alone, so an empty or a null array is too deep as well.
         if self.depth >= self.limits.depth {
             return Err((0, Rule::TooDeep));
         }
@@ -423,6 +428,7 @@ impl Decoder {
                     };
                 }
                 b'-' if at == 1 => partial.negative = true,
+                // The protocol page allows a plus sign for integers only.
                 b'+' if at == 1 && kind == Number::Integer => {}
                 _ => return Err((at, Rule::Digit)),
             }

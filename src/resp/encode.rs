@@ -84,6 +84,7 @@ impl<B: BufMut + ?Sized> CommandEncoder<'_, B> {
     /// Ends the previous line, and begins an argument of `length` bytes.
     #[inline]
     fn begin(&mut self, length: usize) {
+        // With another number of arguments the server would misread this command and all that follow.
         debug_assert!(self.missing > 0, "a command got more arguments than it announced");
         self.missing = self.missing.wrapping_sub(1);
         // Appends of constant length are cheap. The names and most values of lock commands need no

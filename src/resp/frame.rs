@@ -75,6 +75,7 @@ impl Frame {
 }
 
 fn line(out: &mut (impl BufMut + ?Sized), kind: u8, text: &[u8]) {
+    // A CR LF would end the line, and what follows would be read as another reply.
     out.put_u8(kind);
     let mut parts = text.split(|byte| matches!(byte, b'\r' | b'\n'));
     out.put_slice(parts.next().unwrap_or_default());
@@ -148,6 +149,7 @@ impl FrameDecoder {
             let element = match token {
                 Token::Array(elements @ 1..) => {
                     buffer.advance(len);
+                    // A peer can announce elements that never arrive.
                     self.open.push(Vec::with_capacity(MOST_AT_ONCE.min(elements as usize)));
                     continue;
                 }

@@ -17,6 +17,7 @@ pub(super) use uuid_libraries;
 
 /// Returns the state of a string, by its first `VIEWED` bytes, and one more if it is longer.
 pub(crate) fn recognise(value: &[u8]) -> KeyState {
+    // It denies newcomers in favour of waiters, but has no holder.
     if value == CLOSED {
         return KeyState::Free;
     }
@@ -58,10 +59,12 @@ fn of_string(value: &[u8]) -> Option<(&'static str, Option<String>)> {
 fn of_owner(value: &[u8]) -> Option<(&'static str, Option<String>)> {
     let text = std::str::from_utf8(value).ok()?;
     let (library, owner) = match text.strip_prefix("ADDED:") {
+        // `ADDED:TIME@HOST:SECRET`
         Some(rest) => {
             let host = rest.split_once('@').map_or("", |(_, host)| host);
             ("ShedLock", host.rsplit_once(':').map_or(host, |(host, _)| host))
         }
+        // `MACHINE_PROCESS_SECRET`
         None => {
             let (owner, secret) = text.rsplit_once('_')?;
             let (_, process) = owner.rsplit_once('_')?;
@@ -73,6 +76,7 @@ fn of_owner(value: &[u8]) -> Option<(&'static str, Option<String>)> {
             ("DistributedLock", owner)
         }
     };
+    // The owner is shown on terminals.
     let is_shown = !owner.is_empty() && owner.bytes().all(|byte| byte.is_ascii_graphic());
     Some((library, is_shown.then(|| owner.to_owned())))
 }

@@ -148,6 +148,7 @@ impl Script {
 
 impl PartialEq for Script {
     fn eq(&self, other: &Self) -> bool {
+        // Scripts are statics, so the address identifies one faster than its text.
         ptr::eq(self, other)
     }
 }
@@ -174,6 +175,7 @@ impl Loaded {
 
     /// Removes a script whose text was not sent after all.
     pub(in crate::proto) fn forget(&mut self, script: &Script) {
+        // The node does not have the script, and a call by digest would fail.
         self.0 &= !(1 << script.number);
     }
 

@@ -246,6 +246,7 @@ const fn find(library: Library<'_>, name: &[u8]) -> Section {
         }
         file += 1;
     }
+    // At compile time this is a compile error.
     panic!("no section of the Lua files has this name")
 }
 

@@ -60,6 +60,7 @@ fn recognise(key: &[u8], data: &Data<'_>) -> Option<KeyState> {
     {
         return Some(KeyState::Held(holder));
     }
+    // A token of 16 bytes, as redsync's, ends with `==`.
     let is_token = value.len() == 24 && is_base64(value) && !value.ends_with(b"==");
     let data = is_token.then(|| Foreign::string(value, Some(NAME), None));
     Some(KeyState::Foreign(data?.of_profiles(&[Profile::of(&PYTHON_REDIS_LOCK)])))

@@ -88,6 +88,7 @@ fn of_member(ends: Duration) -> Foreign {
 
 /// Reads a time of this century, in seconds since 1970 with or without a fraction.
 fn time(value: &[u8]) -> Option<Duration> {
+    // `parse` alone would accept a sign or an exponent. The range excludes milliseconds.
     let is_plain = value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     let text = std::str::from_utf8(value).ok().filter(|_| is_plain && value.len() <= 20)?;
     let seconds = text.parse::<f64>().ok().filter(|seconds| (1e9..4.2e9).contains(seconds))?;
