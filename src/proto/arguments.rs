@@ -73,7 +73,7 @@ impl Command {
                 }
                 token
             }
-            // The undo of a plain lock is the most frequent script, so it has a shorter path.
+            // The undo of a plain lock is frequent, so it has a shorter path.
             Self::Run(script) if by_digest && *script == UNDO && args.keys.len() == 1 => {
                 eval(script, out, 1, 1, by_digest)
                     .arg(args.keys.first())

@@ -111,6 +111,7 @@ impl Standpoint {
 }
 
 fn are_alike(stamps: &[u64], stamp: u64, quorum: usize) -> bool {
+    // Zero is the absence of a stamp, on which nodes must not agree.
     stamp > 0 && stamps.iter().filter(|&&other| other == stamp).count() >= quorum
 }
 
@@ -134,6 +135,7 @@ impl StampAgreement {
 
     /// Records the stamp that the ticket has on a node.
     pub(super) fn record(&mut self, node: NodeId, stamp: u64) {
+        // A node has one stamp: an earlier one of the same node must not count twice for a quorum.
         self.stamps[node.index()] = stamp;
         self.standpoint = self.standpoint.after_reply(stamp, &self.stamps, self.quorum);
     }
@@ -210,6 +212,7 @@ pub(super) enum QueueReply {
 impl QueueReply {
     /// Reads a reply about a lock or a permit; `None` if it is neither of the two replies.
     pub(super) fn read(answer: Token<'_>, of_permit: bool) -> Option<Self> {
+        // Read strictly: a reply to another request must not be taken for this one.
         let Token::Simple(line) = answer else { return None };
         let (word, rest) = std::str::from_utf8(line).ok()?.split_once(' ')?;
         let mut words = rest.split(' ');

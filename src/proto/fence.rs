@@ -40,6 +40,7 @@ pub fn is_shared(token: u64) -> bool {
 /// counter is never kept.
 #[must_use]
 pub fn least_kept(proposal: u64, max_ttl: Duration) -> u64 {
+    // Once for the proposal that the old counter came from, and once for this one.
     let span = max_ttl.saturating_sub(2 * MAX_SKEW).as_micros();
     proposal.saturating_sub(u64::try_from(span).unwrap_or(u64::MAX)).max(1)
 }
@@ -115,6 +116,7 @@ pub fn agreement(counters: &[u64], quorum: usize) -> Agreement {
     // Two quorums have a node in common, so a later holder gets a larger value.
     let agreed = counters.iter().copied().find(|&value| equal(value) >= quorum);
     let largest = counters.iter().copied().max().unwrap_or_default();
+    // Without agreement the largest wins: no counter is ever lowered.
     agreed.map_or(Agreement::Behind(largest), Agreement::Reached)
 }
 

@@ -14,6 +14,7 @@ impl Keys {
     }
 
     pub(super) fn set<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
+        // Keeps the memory for the next lock in this slot.
         self.bytes.clear();
         self.count = 0;
         for key in keys {

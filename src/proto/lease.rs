@@ -32,6 +32,7 @@ impl Lease {
         Self { since: ClockReading { boot: Timestamp(0), wall: Timestamp(0) }, span_ns: 0 };
 
     pub(super) fn new(since: ClockReading, ttl: Duration, drift: Drift) -> Self {
+        // `since` is before the first byte of the attempt, when no node had begun the TTL.
         Self { since, span_ns: saturating_nanos(ttl.saturating_sub(drift.of(ttl))) }
     }
 
@@ -46,6 +47,7 @@ impl Lease {
 
     /// Returns whether `now` can be of the same boot. A boot clock behind the lease has restarted.
     pub(super) fn is_of_boot(&self, now: ClockReading) -> bool {
+        // The boot clock starts again with the machine, and leases of another boot mean nothing.
         self.since.boot <= now.boot
     }
 

@@ -177,6 +177,7 @@ impl Command {
     /// Returns the same request as a script, for a node that may refuse to run the undo, which is a
     /// script too. If the node forbids scripts or their commands, such a request leaves no key.
     pub(super) fn as_script(self) -> Self {
+        // A script that cannot run grants nothing, while a SET could stay without an undo.
         if self == Self::SetIfAbsent { Self::Run(&script::ACQUIRE_MANY) } else { self }
     }
 
@@ -193,6 +194,7 @@ impl Command {
 
     /// Returns whether a second command reads the restart guard, so that a second reply follows.
     pub(super) fn is_checked_behind(self) -> bool {
+        // Scripts read the restart guard themselves.
         self == Self::SetIfAbsent
     }
 }

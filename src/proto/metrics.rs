@@ -135,6 +135,7 @@ impl NodeMetrics {
     /// Returns the number of connections that replaced a lost one.
     #[must_use]
     pub fn reconnects(&self) -> u64 {
+        // The first connection replaced none.
         self.connections.saturating_sub(1)
     }
 
@@ -212,6 +213,7 @@ impl Metrics {
     /// Returns the number of acquisitions that wait in the queue on the nodes now.
     #[must_use]
     pub fn in_queue(&self) -> u64 {
+        // Each waiter that has left the queue has recorded its time there.
         self.joined_queue.saturating_sub(self.wait_in_queue.count())
     }
 
@@ -412,6 +414,7 @@ impl Histogram {
         let first = usize::from(FIRST[(u64::BITS - nanos.leading_zeros()) as usize]);
         let over = BOUNDS.get(first).is_some_and(|&bound| nanos > bound);
         self.buckets[first + usize::from(over)] += 1;
+        // No count ever decreases, so the sum must not wrap.
         self.sum = self.sum.saturating_add(nanos);
     }
 }

@@ -112,6 +112,7 @@ impl NodeSet {
 
     /// Returns the first `nodes` nodes of the configuration.
     pub(super) fn first(nodes: usize) -> Self {
+        // A shift by all 32 bits, which `>>` rejects, leaves the empty set.
         Self(u32::MAX.checked_shr((MAX_NODES - nodes) as u32).unwrap_or_default())
     }
 

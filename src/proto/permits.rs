@@ -36,6 +36,7 @@ impl SlotOrder {
         let permits = permits.max(1);
         let number = |at: usize| u16::from_le_bytes([random[at], random[at + 1]]);
         let mut step = 1 + number(2) % permits;
+        // With a common divisor the order would skip slots, which may be the only free ones.
         while divisor(step, permits) > 1 {
             step = step % permits + 1;
         }
@@ -118,6 +119,7 @@ pub(super) fn best_slot(order: SlotOrder, offers: &[Offer], quorum: usize) -> Op
         let open = offers.iter().filter(|offer| offer.slot != slot && offer.has_free(place));
         (ours, ours + open.count(), Reverse(place))
     };
+    // A node may report a slot that this semaphore does not have, for another number of permits.
     let places = given.chain(free).filter(|&place| place < order.permits.into());
     // Less than a quorum in one slot is not a permit: two holders could have the slot at once.
     let all = places.map(worth).filter(|&(_, can, _)| can >= quorum);

@@ -47,6 +47,7 @@ impl Profile {
     /// Returns why locks of this profile cannot change their mode; `None` if they can.
     pub(super) fn cannot_change_mode(self) -> Option<&'static str> {
         match self.format()?.has_readers() {
+            // A change of mode has two claims at once, for which other formats have no place.
             true => Some("change its mode: only redbolt's own format has room for both"),
             false => self.cannot(LockMode::Shared, 1, false),
         }

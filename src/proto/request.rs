@@ -240,11 +240,13 @@ impl<'a> LockRequest<'a> {
                 return Err(RequestError::PermitKeys { keys: self.key_count() });
             }
         }
+        // Without the restart guard a node that lost its counters could repeat a token.
         if self.fenced && !config.can_fence() {
             return Err(RequestError::CannotFence);
         }
         check_ttl(config, self.ttl)?;
         match self.auto_extend.and_then(|auto_extend| auto_extend.every) {
+            // At most half of the TTL, so that a failed extension can be repeated in time.
             Some(every) if every.is_zero() || every > self.ttl / 2 => {
                 Err(RequestError::AutoExtendInterval { every, ttl: self.ttl })
             }
@@ -331,6 +333,7 @@ const RESERVED: [&[u8]; 3] = [permits::ENDS_PREFIX, permits::COUNTERS_PREFIX, fa
 /// Validates a TTL after rounding it down to the milliseconds that the nodes get.
 pub(super) fn check_ttl(config: &Config, ttl: Duration) -> Result<(), RequestError> {
     let max_ttl = config.settings.max_ttl;
+    // A quarantine of `max_ttl` must outlast every lock that a node may have lost.
     if ttl > max_ttl {
         return Err(RequestError::TtlAboveMaximum { ttl, max_ttl });
     }

@@ -36,6 +36,8 @@ pub fn vouched_at(
 /// Returns whether the votes of a master count that was confirmed at this time.
 #[must_use]
 pub fn counts(vouched_at: Option<ClockReading>, now: ClockReading) -> bool {
+    // An old master that is cut off may still grant, while the new one votes for others
+    // (docs/how-it-works/failover.md).
     vouched_at.is_some_and(|at| age(at, now) <= ANSWER_LASTS)
 }
 
@@ -55,6 +57,7 @@ pub(super) fn is_outlived(kept: Duration, drift: Drift) -> bool {
 /// Returns whether the sentinels must be asked again, because half of the time has passed.
 #[must_use]
 pub fn is_due(vouched_at: Option<ClockReading>, now: ClockReading) -> bool {
+    // Early enough for the answer to arrive before the old one stops counting.
     vouched_at.is_none_or(|at| age(at, now) > ANSWER_LASTS / 2)
 }
 

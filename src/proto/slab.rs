@@ -79,6 +79,7 @@ impl Head {
 
     fn leave(&mut self) {
         self.tenants -= 1;
+        // Without tenants nothing is due, and the row need not be walked.
         if self.tenants == 0 {
             self.due = Timestamp::NEVER;
         }
@@ -143,6 +144,7 @@ impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
         step();
         let (row, at) = place(key.index);
         let slot = &self.rows.get(row)?[at];
+        // The slot may have another tenant by now.
         (slot.generation == key.generation).then_some(&slot.value)
     }
 
@@ -163,6 +165,7 @@ impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
         let index = index as u32;
         let (row, at) = place(index);
         let generation = self.rows[row][at].generation;
+        // Odd: occupied.
         (generation % 2 == 1).then(|| Key { index, generation }.into())
     }
 

@@ -18,6 +18,7 @@ impl Timestamp {
     /// Returns the time from `earlier` until this; zero if that is not earlier.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
+        // A clock that was set back must not look like centuries.
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 

@@ -126,6 +126,7 @@ impl Cause {
     /// Returns whether only an operator can fix the cause, so that retrying is pointless.
     #[must_use]
     pub fn is_configuration(self) -> bool {
+        // Variants are in the order of responsibility, the operator's last.
         self as u8 >= Self::PasswordMissing as u8
     }
 
@@ -276,6 +277,7 @@ impl Votes {
 
     /// Returns the nodes that have not voted and are not suspected.
     pub(super) fn awaited(&self) -> NodeSet {
+        // A suspected node is still asked, and its vote counts, but no verdict waits for it.
         self.missing().without(self.suspected)
     }
 
@@ -338,6 +340,7 @@ impl Votes {
     pub(super) fn is_misconfigured(&self) -> bool {
         let wrong =
             self.fails.iter().filter(|node| self.causes[node.index()].is_configuration()).count();
+        // With fewer, the other nodes may still make a quorum, so waiting is not pointless.
         wrong > self.node_count() - self.quorum()
     }
 }

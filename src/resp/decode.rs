@@ -94,6 +94,7 @@ impl Decoder {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
+            // Larger values could overflow sums, or the array of open arrays.
             limits: Limits {
                 bulk: limits.bulk.min(LONGEST_PAYLOAD),
                 depth: limits.depth.min(MAX_DEPTH),
@@ -121,6 +122,7 @@ impl Decoder {
     /// The first broken rule ends the stream: every later call returns the same violation.
     #[inline]
     pub fn next<'b>(&mut self, buf: &'b [u8]) -> Result<Option<(Token<'b>, usize)>, Violation> {
+        // The short cut needs no state: it only takes tokens that are complete.
         if self.progress == Progress::Fresh {
             let Some((&kind, rest)) = buf.split_first() else { return Ok(None) };
             if let Some((token, len)) = self.whole(kind, rest) {
@@ -265,6 +267,7 @@ fn whole_integer(rest: &[u8]) -> Option<(i64, usize)> {
 #[inline(always)]
 fn whole_digits(rest: &[u8], mut value: i64, mut digits: usize) -> Option<(i64, usize)> {
     while let Some(digit @ 0..=9) = rest.get(digits).map(|byte| byte.wrapping_sub(b'0')) {
+        // More digits might overflow, which the long way checks.
         if digits == SAFE_DIGITS {
             return None;
         }
@@ -385,6 +388,7 @@ impl Decoder {
         };
         // It fits: the length is at most `Limits::bulk`, a usize.
         let end = start + partial.magnitude as usize;
+        // The payload is not searched, so CR LF inside it is data.
         match (buf.get(end), buf.get(end + 1)) {
             (Some(b'\r'), Some(b'\n')) => Ok(Some((Token::Bulk(&buf[start..end]), end + 2))),
             (Some(b'\r') | None, None) => Ok(None),
@@ -401,6 +405,7 @@ impl Decoder {
         let number = self.number(buf, Number::ArrayLength, partial)?;
         Ok(number.map(|(n, len)| match u32::try_from(n) {
             Ok(n) => (Token::Array(n), len),
+            // `number` lets no negative length pass but -1.
             Err(_) => (Token::NilArray, len),
         }))
     }
@@ -447,6 +452,7 @@ impl Decoder {
         partial: &mut Partial,
     ) -> Result<(), Rule> {
         match (place, digit) {
+            // Each number has one spelling: one that Redis never writes is a sign of another peer.
             (0, 0) if partial.negative => return Err(Rule::NegativeZero),
             (1.., _) if partial.magnitude == 0 => return Err(Rule::LeadingZero),
             _ => {}

@@ -24,6 +24,7 @@ use bytes::BufMut;
 #[inline]
 pub fn command<B: BufMut + ?Sized>(out: &mut B, args: usize) -> CommandEncoder<'_, B> {
     match args {
+        // Commands of locks have fewer than ten arguments as a rule.
         0..10 => out.put_slice(&[b'*', b'0' + args as u8]),
         _ => put_decimal(out, b"*", args as u64),
     }
@@ -84,7 +85,8 @@ impl<B: BufMut + ?Sized> CommandEncoder<'_, B> {
     /// Ends the previous line, and begins an argument of `length` bytes.
     #[inline]
     fn begin(&mut self, length: usize) {
-        // With another number of arguments the server would misread this command and all that follow.
+        // With another number of arguments the server would misread this command and all that
+        // follow.
         debug_assert!(self.missing > 0, "a command got more arguments than it announced");
         self.missing = self.missing.wrapping_sub(1);
         // Appends of constant length are cheap. The names and most values of lock commands need no
@@ -118,6 +120,7 @@ impl CommandEncoder<'_, Vec<u8>> {
 
 impl<B: BufMut + ?Sized> Drop for CommandEncoder<'_, B> {
     fn drop(&mut self) {
+        // The server would wait for the missing arguments, and take the next command for them.
         debug_assert!(
             self.missing == 0 || std::thread::panicking(),
             "a command got fewer arguments than it announced"

@@ -185,6 +185,7 @@ impl FrameDecoder {
     /// Adds an element to the innermost array. Returns the whole frame if the element completes it.
     fn complete(&mut self, mut element: Frame) -> Option<Frame> {
         while let Some(mut around) = self.open.pop() {
+            // The decoder has already closed every array that this element completes.
             around.push(element);
             if self.open.len() < self.tokens.depth() {
                 self.open.push(around);
@@ -204,6 +205,7 @@ fn split(buffer: &mut BytesMut, len: usize, payload: usize) -> Bytes {
         return Bytes::new();
     }
     buffer.advance(len - payload - CR_LF);
+    // Shares the buffer's memory, so nothing is copied.
     let payload = buffer.split_to(payload).freeze();
     buffer.advance(CR_LF);
     payload

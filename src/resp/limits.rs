@@ -29,6 +29,7 @@ impl Limits {
     /// makes progress.
     #[must_use]
     pub fn buffered(&self) -> usize {
+        // A token is decoded only when all of it is in the buffer.
         self.bulk.max(self.line).saturating_add(LONGEST_HEADER + CR_LF)
     }
 }

@@ -38,6 +38,7 @@ pub(super) fn recognise(
     data: &Data<'_>,
 ) -> Option<(&'static Format, KeyState)> {
     let mut formats = formats.into_iter().filter_map(Profile::format);
+    // A string may have the form of several formats, so the order of the caller decides.
     formats.find_map(|format| Some((format, (format.recognise)(key, data)?)))
 }
 
@@ -154,6 +155,7 @@ impl Format {
         if mutant!(WriterReads) && self.has_readers() && self.channels.is_some() {
             mode = LockMode::Shared;
         }
+        // A format without such a kind was refused by `cannot` before.
         let other = match mode {
             LockMode::Shared => self.shared,
             _ if fenced => self.fenced,

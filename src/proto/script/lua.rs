@@ -198,6 +198,7 @@ impl Text {
                     rest = behind_name;
                 }
                 _ => {
+                    // A dollar sign that does not name a parameter belongs to the Lua text.
                     self.push(b"$");
                     rest = behind_it;
                 }
@@ -223,6 +224,7 @@ impl<'a> Call<'a> {
     const fn argument(&self, name: &[u8]) -> &'a [u8] {
         let (mut parameters, mut arguments) = (self.parameters, self.arguments);
         loop {
+            // At compile time this is a compile error.
             assert!(!parameters.is_empty(), "a part uses only its own parameters");
             let (parameter, more_parameters) = split(parameters, b' ');
             let (argument, more_arguments) = split(arguments, b'|');

@@ -55,6 +55,7 @@ fn is_lock(name: &[u8]) -> bool {
 /// at the name of a lock.
 fn recognise(key: &[u8], data: &Data<'_>) -> Option<KeyState> {
     let &Data::String(value) = data else { return None };
+    // A lock of redbolt at another name belongs to another profile.
     if is_lock(key)
         && let Some(holder) = holder_of(value)
     {

@@ -71,6 +71,7 @@ pub(crate) static REDISSON: Format = Format {
 
 /// Returns the state of a hash with one holder and its number of entries.
 fn recognise(data: &Data<'_>) -> Option<KeyState> {
+    // A hash with more fields is not an RLock.
     let &Data::Hash(&[(holds, owner)]) = data else { return None };
     if let Some(holder) = holder_of(owner.as_bytes()) {
         return Some(KeyState::Held(holder));
@@ -90,6 +91,7 @@ fn recognise(data: &Data<'_>) -> Option<KeyState> {
 /// Returns a holder's name from its field, without most of it, which is a secret.
 fn owner_of(field: &str) -> Option<String> {
     let (uuid, thread) = field.split_once(':').filter(|(uuid, _)| is_uuid(uuid.as_bytes()))?;
+    // The whole name would let others release the lock.
     Some(format!("{}…:{}", uuid.get(..4)?, thread.parse::<u64>().ok()?))
 }
 

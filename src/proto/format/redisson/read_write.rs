@@ -66,6 +66,7 @@ pub(crate) static REDISSON_RW: Format = Format {
 /// Returns the state of a hash with a mode, whose holders are redbolt's or other clients'.
 fn recognise(data: &Data<'_>) -> Option<KeyState> {
     let &Data::Hash(fields) = data else { return None };
+    // The mode is what distinguishes this hash from an RLock.
     let &(mode, _) = fields.iter().find(|&&(_, field)| field == MODE)?;
     let names = || fields.iter().map(|&(_, field)| field).filter(|&field| field != MODE);
     let count = names().count();

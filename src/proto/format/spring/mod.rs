@@ -35,6 +35,7 @@ pub(crate) static SPRING: Format = Format {
             .then_some("have this name: it has to be the registry's key, a colon and the lock's")
     },
     channels: Some(|name| {
+        // The key of a registry may contain colons, so its end is unknown: see spring.lua.
         let colons = memchr::memchr_iter(b':', name).take(COLONS);
         colons.map(|at| [&name[..at], b"-channel:", name].concat()).collect()
     }),
@@ -57,6 +58,7 @@ fn recognise(key: &[u8], data: &Data<'_>) -> Option<KeyState> {
     {
         return Some(KeyState::Held(holder));
     }
+    // Other libraries use UUIDs as well, so the plain profile comes first.
     let libraries = concat!("Spring, ", uuid_libraries!());
     let data = is_uuid(value).then(|| Foreign::string(value, Some(libraries), None));
     Some(KeyState::Foreign(data?.of_profiles(&[Profile::PLAIN, Profile::of(&SPRING)])))

@@ -76,6 +76,7 @@ pub(crate) static SYMFONY: Format = Format {
 /// other clients'.
 fn recognise(data: &Data<'_>) -> Option<KeyState> {
     let &Data::SortedSet { count, members } = data else { return None };
+    // The mark is a member of the set, but not a holder.
     let names = || members.iter().filter(|&&(_, name)| name != ALONE);
     let is_write = names().count() < members.len();
     let mut ours = names().map(holder).collect::<Option<Vec<_>>>();
@@ -85,6 +86,7 @@ fn recognise(data: &Data<'_>) -> Option<KeyState> {
         Some(holders) if !holders.is_empty() => {
             Some(KeyState::Shared(Sharers::new(holders, count, None)))
         }
+        // Any other member means that the set is an application's data.
         None if names().all(|member| is_member(member.1) || holder(member).is_some()) => {
             Some(lock(is_write, count.checked_sub(usize::from(is_write))?))
         }

@@ -69,6 +69,7 @@ fn recognise(data: &Data<'_>) -> Option<KeyState> {
     let data = match value {
         b"" => Foreign::string(value, Some("redis-objects"), None)
             .of_profiles(&[Profile::of(&REDIS_OBJECTS)]),
+        // Too common a value to name a library.
         b"1" => Foreign::string(value, None, None),
         _ => match token_behind_time(value).and_then(|token| holder_of(&token)) {
             Some(holder) => return Some(KeyState::Held(holder)),
@@ -104,6 +105,7 @@ pub fn token_behind_time(value: &[u8]) -> Option<Vec<u8>> {
     if time.is_empty() || digits.len() != 2 * TOKEN_DIGITS || !is_number(time) {
         return None;
     }
+    // Two decimal digits for each hexadecimal one, so that members can read the value as a number.
     let hex = |pair: &[u8]| {
         let number = std::str::from_utf8(pair).ok()?.parse().ok()?;
         char::from_digit(number, 16).map(|digit| digit as u8)
