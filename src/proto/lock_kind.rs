@@ -115,8 +115,8 @@ pub(super) const DOWNGRADED: LockKind = LockKind {
     ..PLAIN
 };
 
-/// The ticket of a waiter for an exclusive lock. The requests of its lock create it and keep it alive,
-/// and it expires by itself.
+/// The ticket of a waiter for an exclusive lock. The requests of its lock create it and keep it
+/// alive, and it expires by itself.
 pub(super) const TICKET: LockKind = LockKind {
     ask: Command::Run(&fair_queue::ACQUIRE_IN_QUEUE),
     undo: Command::Run(&fair_queue::LEAVE_QUEUE),
