@@ -2,13 +2,13 @@
 //!
 //! A scenario is prepared and run a few times uncounted, so that reused memory is allocated. Then
 //! it is counted often enough that rare work (a refill of random bytes, a timer) has its share. The
-//! counter finds two functions here by their names: it counts inside of one, and pauses inside of
-//! the other ([`aside`]).
+//! counter finds two functions here by their names: it counts inside one, and pauses inside the
+//! other ([`aside`]).
 //!
-//! A crate of its own, with one program for each layer, because a function's machine code depends
-//! on its other callers: a driver or a runtime beside it, even another benchmark, would change the
-//! counts. `src/bin/measure` runs the counter. Not here: the comparison with `baseline.txt`, which
-//! `cargo xtask bench --counts` makes.
+//! This is a separate crate, with one program for each layer, because a function's machine code
+//! depends on its other callers: a driver, a runtime or even another benchmark in the same program
+//! would change the counts. `src/bin/measure` runs the counter, and `cargo xtask bench --counts`
+//! compares the result with `baseline.txt`.
 
 #![deny(unsafe_code)]
 
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A repeatable piece of work.
 pub struct Scenario {
-    /// Its name in the baseline.
+    /// The name in the baseline.
     pub name: &'static str,
-    /// Prepares the scenario, and returns one repetition of it.
+    /// A function that prepares the scenario, and returns one repetition of it.
     pub prepare: fn() -> Box<dyn FnMut()>,
 }
 
@@ -42,12 +42,12 @@ pub fn run(scenarios: &[Scenario]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs uncounted work inside of counted work, such as the other side of a conversation.
+/// Runs uncounted work inside counted work, such as the other side of a conversation.
 pub fn aside(mut work: impl FnMut()) {
     if IS_COUNTED.load(Ordering::Relaxed) { uncounted(&mut work) } else { work() }
 }
 
-/// Counting begins and ends here; the counter finds this function by its name.
+/// Runs counted work. The counter finds this function by its name.
 #[inline(never)]
 fn counted(repetition: &mut dyn FnMut(), times: usize) {
     for _ in 0..times {
@@ -55,7 +55,7 @@ fn counted(repetition: &mut dyn FnMut(), times: usize) {
     }
 }
 
-/// Counting pauses here; the counter finds this function by its name. Outside of `counted` it would
+/// Runs uncounted work. The counter finds this function by its name. Outside `counted` it would
 /// start counting.
 #[inline(never)]
 fn uncounted(work: &mut dyn FnMut()) {
@@ -64,8 +64,9 @@ fn uncounted(work: &mut dyn FnMut()) {
 
 static IS_COUNTED: AtomicBool = AtomicBool::new(false);
 
-/// How often a scenario is counted. The counter's result is divided by it.
+/// The number of repetitions of a scenario that are counted. The counter's result is divided by it.
 pub const REPETITIONS: usize = 2_048;
 
-/// Enough repetitions for all rings and buffers to reach their largest size.
+/// The number of uncounted repetitions, enough for all rings and buffers to reach their largest
+/// size.
 const WARM: usize = 256;

@@ -2,18 +2,18 @@
 
 use std::error::Error;
 
-/// Why a check did not come to its end.
+/// The reason why a check could not be completed.
 pub(crate) type Failure = Box<dyn Error>;
 
 /// The result of one feature on one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// It works.
+    /// The feature works.
     Yes,
-    /// It works in the way that the words say.
+    /// The feature works in the way that the text describes.
     By(String),
-    /// redbolt refuses it or does without, and says why in these words.
+    /// Redbolt refuses the feature or does without it, and reports this cause.
     Named(String),
-    /// It does not do what redbolt promises.
+    /// The feature does not do what redbolt promises.
     Failed(String),
 }

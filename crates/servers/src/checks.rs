@@ -1,7 +1,8 @@
-//! What is checked of each feature.
+//! The check of each feature.
 //!
-//! Each check has servers of its own. One that finds what redbolt promises says yes, or how it is done; where the server
-//! lacks something, it has redbolt's words for it. All else is an error.
+//! Each check starts its own servers. A check returns yes, or the way in which the server does it,
+//! if the promise is kept; if the server lacks something, it returns the cause that redbolt
+//! reports. Anything else is an error.
 
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ type Start<'a> = (&'a OsStr, &'a [&'a str]);
 
 type Check = fn(Start<'_>) -> Result<Cell, Failure>;
 
-/// All of them, in the order of the table.
+/// All checks, in the order of the table.
 const ALL: [(&str, Check); 10] = [
     ("lock", lock),
     ("guard", guard),
@@ -33,17 +34,18 @@ const ALL: [(&str, Check); 10] = [
     ("release", release),
 ];
 
-/// The features, in the order of [`run`]'s cells.
+/// Returns the features, in the order of [`run`]'s cells.
 pub fn features() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, _)| *name)
 }
 
-/// Runs all checks on a program that is started with these arguments, each on servers of its own.
+/// Runs all checks, each on new servers of this program that are started with these arguments.
 pub fn run(program: &OsStr, args: &[&str]) -> Vec<Cell> {
     ALL.iter().map(|(_, check)| outcome(*check, program, args)).collect()
 }
 
-/// A refusal that names what only an operator could change is an answer, and no failure of redbolt.
+/// Returns the outcome of a check. A refusal that names what only an operator could change is an
+/// outcome, not a failure of redbolt.
 fn outcome(check: Check, program: &OsStr, args: &[&str]) -> Cell {
     check((program, args)).unwrap_or_else(|error| match cause_in(&error) {
         Some(cause) if cause.is_configuration() => Cell::Named(cause.to_string()),
@@ -51,7 +53,7 @@ fn outcome(check: Check, program: &OsStr, args: &[&str]) -> Cell {
     })
 }
 
-/// Why the node does not vote.
+/// Returns the reason why the node does not vote.
 fn cause_in(error: &Failure) -> Option<Cause> {
     if let Some(AcquireError::Refused(report)) = error.downcast_ref() {
         return cause_of(report);
@@ -70,7 +72,7 @@ fn cause_of(report: &RefusalReport) -> Option<Cause> {
     })
 }
 
-/// Taken, refused to another, released, and taken by the other.
+/// Checks that a lock is acquired, refused to another client, released, and acquired by the other.
 fn lock((program, args): Start<'_>) -> Result<Cell, Failure> {
     let node = Node::set_up(program, args)?;
     let (one, other) = (node.client()?, node.client()?);
@@ -80,7 +82,7 @@ fn lock((program, args): Start<'_>) -> Result<Cell, Failure> {
     is_free_for(&other, &node)
 }
 
-/// A new node does not vote, and does when an operator has said that it is new.
+/// Checks that a new node does not vote until an operator declares it new.
 fn guard((program, args): Start<'_>) -> Result<Cell, Failure> {
     let node = Node::start(program, args)?;
     is_quarantined(&node.client()?, request("job"))?;
@@ -89,7 +91,8 @@ fn guard((program, args): Start<'_>) -> Result<Cell, Failure> {
     Ok(Cell::Yes)
 }
 
-/// One that has lost its memory does not vote while a lock may be held that it has forgotten, and then votes again.
+/// Checks that a node that has lost its data does not vote while it may have forgotten a held lock,
+/// and then votes again.
 fn quarantine((program, args): Start<'_>) -> Result<Cell, Failure> {
     let mut node = Node::start(program, args)?;
     node.max_ttl = BRIEF;
@@ -124,8 +127,8 @@ fn fencing((program, args): Start<'_>) -> Result<Cell, Failure> {
     Ok(Cell::Yes)
 }
 
-/// A waiter has the lock before its timer would have made it ask. On a machine that has much else to do it may take several
-/// tries.
+/// Checks that a waiter has the lock before its timer would have made it ask. On a busy machine
+/// that may take several tries.
 fn push((program, args): Start<'_>) -> Result<Cell, Failure> {
     let node = Node::set_up(program, args)?;
     (1..TRIES).find_map(|_| told_in_time(&node).ok()).map_or_else(|| told_in_time(&node), Ok)
@@ -164,7 +167,7 @@ fn told_in_time(node: &Node) -> Result<Cell, Failure> {
     }
 }
 
-/// Three who come one after the other get the lock in that order.
+/// Checks that three waiters get the lock in the order in which they came.
 fn queue((program, args): Start<'_>) -> Result<Cell, Failure> {
     let node = Node::set_up(program, args)?;
     let client = node.client()?;
@@ -196,7 +199,7 @@ fn in_queue(client: &Client) -> usize {
     seen.and_then(|seen| seen.queue).map_or(0, |queue| queue.count)
 }
 
-/// In which order they get the lock; each lets go at once.
+/// Returns the order in which waiters get the lock; each releases it at once.
 fn order_of(mut waiters: Vec<(usize, Waiter)>) -> Result<Vec<usize>, Failure> {
     let mut order = Vec::new();
     while !waiters.is_empty() {
@@ -215,7 +218,7 @@ fn order_of(mut waiters: Vec<(usize, Waiter)>) -> Result<Vec<usize>, Failure> {
     Ok(order)
 }
 
-/// Two share, a third has to wait until both have let go.
+/// Checks that two readers share a lock, and a third client waits until both have released it.
 fn shared((program, args): Start<'_>) -> Result<Cell, Failure> {
     let node = Node::set_up(program, args)?;
     let (one, two, third) = (node.client()?, node.client()?, node.client()?);
@@ -227,7 +230,7 @@ fn shared((program, args): Start<'_>) -> Result<Cell, Failure> {
     is_free_for(&third, &node)
 }
 
-/// Two have one each of two permits, a third gets what one gives back.
+/// Checks that two clients have the two permits, and a third gets the one that is released.
 fn permits((program, args): Start<'_>) -> Result<Cell, Failure> {
     let node = Node::set_up(program, args)?;
     let (one, two, third) = (node.client()?, node.client()?, node.client()?);
@@ -244,7 +247,8 @@ fn permits((program, args): Start<'_>) -> Result<Cell, Failure> {
     Ok(Cell::Yes)
 }
 
-/// A user with the manual's rules is denied nothing; one without scripts is told that it may not run them.
+/// Checks that a user with the manual's rules is denied nothing, and that one without scripts is
+/// refused with that cause.
 fn acl((program, args): Start<'_>) -> Result<Cell, Failure> {
     let mut node = Node::start(program, args)?;
     if let Reply::Error(words) = node.server.cmd("ACL WHOAMI") {
@@ -274,7 +278,8 @@ fn acl((program, args): Start<'_>) -> Result<Cell, Failure> {
     }
 }
 
-/// By which command, and whether the script takes the place of one that is forbidden or renamed.
+/// Returns the command that releases a lock, and checks that the script replaces one that is
+/// forbidden or renamed.
 fn release((program, args): Start<'_>) -> Result<Cell, Failure> {
     let mut node = Node::set_up(program, args)?;
     let native = NATIVE.iter().find(|name| node.knows(name));
@@ -299,7 +304,7 @@ fn release((program, args): Start<'_>) -> Result<Cell, Failure> {
     }
 }
 
-/// What the server has run to release a lock.
+/// Returns the command with which the server released a lock.
 fn released_by(node: &Node) -> Result<&'static str, Failure> {
     let client = node.client()?;
     let held = client.acquire(request("jobs:a"))?;
@@ -322,7 +327,7 @@ fn is_refused(client: &Client, request: LockRequest<'_>) -> Result<(), Failure> 
     }
 }
 
-/// This one takes it, gives it back, and nothing is left.
+/// Checks that this client acquires and releases the lock, and that nothing is left.
 fn is_free_for(client: &Client, node: &Node) -> Result<Cell, Failure> {
     let_go(client.acquire(request("job"))?)?;
     nothing_is_left(node, "job")?;
@@ -350,11 +355,11 @@ fn nothing_is_left(node: &Node, name: &str) -> Result<(), Failure> {
     until("the key is gone", || node.server.cmd(&format!("EXISTS {name}")) == Reply::Int(0))
 }
 
-/// A `max_ttl` that is waited for.
+/// A `max_ttl` that is short enough to wait for.
 const BRIEF: Duration = Duration::from_secs(1);
 
-/// Of a hand-off.
+/// The number of tries for a hand-off.
 const TRIES: usize = 5;
 
-/// A timer that is not due while a release is under way.
+/// A timer that is not due while a release is in flight.
 const FAR: Duration = Duration::from_secs(1);

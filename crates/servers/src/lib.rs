@@ -1,8 +1,9 @@
-//! Redbolt on every server program that is here: which of its features work, and what each server lacks, by name.
+//! Runs redbolt on every server program of the machine, and reports which of its features work and
+//! what each server lacks.
 //!
-//! Apart from the tests of the library because the programs are whatever a machine has: the system's, and those in a
-//! folder. `cargo test` runs it on the system's. Not here: starting servers, see `redbolt-test-servers`; what each
-//! feature has to do in detail, see `tests/it` of the library; getting the programs.
+//! The programs are the system's and those in a folder, so this is not a test of the library;
+//! `cargo test` runs it on the system's. The tests of each feature in detail are in `tests/it` of
+//! the library.
 
 #![deny(missing_docs, unsafe_code)]
 

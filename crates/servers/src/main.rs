@@ -1,4 +1,4 @@
-//! `servers`: redbolt on every server program that is here, as a table.
+//! `servers`: redbolt on every server program of this machine, as a table.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -21,14 +21,14 @@ impl Node {
         Ok(Self { server: Server::try_of(program, args)?, max_ttl: MAX_TTL, user: "" })
     }
 
-    /// One that an operator has set up.
+    /// Starts a server that an operator has initialised.
     pub(crate) fn set_up(program: &OsStr, args: &[&str]) -> Result<Self, Failure> {
         let node = Self::start(program, args)?;
         redbolt::init(&node.config()?, LIMIT)?;
         Ok(node)
     }
 
-    /// From now on clients come as this user, who may do what the rules say with `jobs:*`.
+    /// Lets clients connect as this user from now on, who has these rights on `jobs:*`.
     pub(crate) fn come_as(&mut self, user: &'static str, rules: &[String]) -> Result<(), Failure> {
         let rules = rules.join(" ");
         let set = format!("ACL SETUSER {user} on >secret -@all ~jobs:* {rules}");
@@ -49,12 +49,12 @@ impl Node {
         Ok(builder.response_timeout(LATE).build()?)
     }
 
-    /// A process of redbolt's.
+    /// Returns a client with its own connections, like a separate process.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
         Ok(Client::new(self.config()?)?)
     }
 
-    /// Whether the server has such a command.
+    /// Returns `true` if the server has such a command.
     pub(crate) fn knows(&self, command: &str) -> bool {
         match self.server.cmd(&format!("COMMAND INFO {command}")) {
             Reply::Array(found) => found.iter().any(|it| *it != Reply::Nil),
@@ -63,7 +63,7 @@ impl Node {
     }
 }
 
-/// A lock that waits in a process of its own, which this one drives.
+/// A lock that waits in a separate driver, which this process runs.
 pub(crate) struct Waiter {
     driver: Driver,
     id: LockId,
@@ -81,12 +81,12 @@ impl Waiter {
         while self.driver.poll_event().is_some() {}
     }
 
-    /// What its node is to it.
+    /// Returns the status of its node.
     pub(crate) fn status(&self) -> Option<NodeStatus> {
         self.driver.node_report().nodes.into_iter().next()
     }
 
-    /// How long it will wait if nobody tells it anything, once it waits.
+    /// Returns the time after which it retries without a notification, once it waits.
     pub(crate) fn timer(&self) -> Option<Duration> {
         (self.driver.state(self.id) == LockState::Pausing).then(|| self.driver.timeout())?
     }
@@ -95,7 +95,7 @@ impl Waiter {
         self.driver.state(self.id) == LockState::Held
     }
 
-    /// Lets go, and waits until that is confirmed.
+    /// Releases the lock, and waits until that is confirmed.
     pub(crate) fn release(mut self) -> Result<(), Failure> {
         self.driver.release(self.id);
         until("a release is confirmed", || {
@@ -105,7 +105,7 @@ impl Waiter {
     }
 }
 
-/// For the longest time that the set permits.
+/// Returns a request with the longest TTL that the set permits.
 pub(crate) fn request(name: &str) -> LockRequest<'_> {
     LockRequest::new(name).ttl(MAX_TTL)
 }
@@ -115,10 +115,10 @@ pub(crate) fn until(what: &str, holds: impl FnMut() -> bool) -> Result<(), Failu
     Ok(redbolt_test_servers::until(what, LIMIT, holds)?)
 }
 
-/// No lock ends by itself while a check runs.
+/// A TTL that no check outlasts.
 const MAX_TTL: Duration = Duration::from_secs(30);
 
-/// Timers of requests are due later than those of pauses.
+/// A time after which timers of requests, but not those of pauses, are due.
 const LATE: Duration = Duration::from_secs(5);
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(15);

@@ -1,6 +1,5 @@
-//! Which server programs there are, and what a running one calls itself.
-//!
-//! Not here: the system's own, see `redbolt_test_servers::programs`.
+//! Finds server programs, and the name that a running one reports. `redbolt_test_servers::programs`
+//! finds the system's own.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use redbolt_test_servers::{Reply, Server};
 
-/// The servers in a folder: each file with a name of theirs, and each folder with such a file in it.
+/// Returns the servers in a folder: each file with the name of a server, and each subfolder with
+/// such a file in it.
 ///
-/// # Errors
-/// The folder cannot be read.
+/// # Errors The folder cannot be read.
 pub fn in_folder(folder: &Path) -> io::Result<Vec<OsString>> {
     let mut found = Vec::new();
     for path in entries(folder)? {
@@ -38,8 +37,9 @@ fn is_server(path: &Path) -> bool {
 
 const NAMES: [&str; 4] = ["redis-server", "valkey-server", "keydb-server", "dragonfly"];
 
-/// What a server is and its version: `Redis 7.0.15`. All of them call themselves Redis of some version as well, so that
-/// clients of Redis go on; KeyDB has no other word for itself than its program's name.
+/// Returns a server's kind and version, such as `Redis 7.0.15`. All of them report some version of
+/// Redis as well, so that clients of Redis work; KeyDB can be recognised only by its program's
+/// name.
 pub fn kind_of(program: &OsStr, server: &Server) -> String {
     let info = match server.cmd("INFO server") {
         Reply::Bulk(info) => String::from_utf8_lossy(&info).into_owned(),
@@ -59,7 +59,7 @@ pub fn kind_of(program: &OsStr, server: &Server) -> String {
     }
     let words = match name {
         name if name.starts_with("keydb") => "KeyDB",
-        // Its first version had only the name that it was given.
+        // The first version of Valkey reports no name, so the program's name decides.
         name if name.starts_with("valkey") => "Valkey",
         _ => "Redis",
     };

@@ -8,12 +8,12 @@ use crate::cell::Cell;
 use crate::checks::{features, run};
 use crate::programs::{WANTED, kind_of};
 
-/// What came of one server program.
+/// The results of one server program.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What it is, and its version; the program where it did not start.
+    /// The kind of the server, and its version; the program if it did not start.
     pub server: String,
-    /// A cell for each feature, or why it did not start.
+    /// A cell for each feature, or the reason why it did not start.
     pub outcome: Result<Vec<Cell>, String>,
 }
 
@@ -33,14 +33,14 @@ impl Row {
         Self { server: name, outcome: Ok(run(program, &[])) }
     }
 
-    /// Whether something does not do what redbolt promises.
+    /// Returns `true` if something does not do what redbolt promises.
     pub fn has_failed(&self) -> bool {
         let is_failed = |cell: &Cell| matches!(cell, Cell::Failed(_));
         self.outcome.as_ref().is_ok_and(|cells| cells.iter().any(is_failed))
     }
 }
 
-/// The page: a table, and which servers were not there.
+/// Returns the page: a table, and a list of the servers that were missing.
 pub fn page(mut rows: Vec<Row>) -> String {
     rows.sort_by(|one, other| one.server.cmp(&other.server));
     let heads: Vec<_> = features().collect();

@@ -23,7 +23,7 @@ fn the_system_s_server_has_every_feature() {
 }
 
 #[test]
-fn what_a_server_lacks_is_named() {
+fn a_feature_that_a_server_lacks_is_named() {
     let cells = cells(&["--rename-command", "ACL", "", "--rename-command", "SUBSCRIBE", ""]);
     assert!(is_named(&cells["push"], "a needed command is missing or renamed"), "{cells:?}");
     assert!(is_named(&cells["ACL"], "unknown command"), "{cells:?}");
@@ -38,7 +38,7 @@ fn what_a_server_lacks_is_named() {
 }
 
 #[test]
-fn a_program_that_does_not_start_and_servers_that_are_not_there_are_told() {
+fn a_program_that_does_not_start_and_missing_servers_are_listed() {
     let row = Row::of(OsStr::new("/no/such/server"));
     let seven = Row { server: "Redis 7.0.15".to_owned(), outcome: Ok(vec![Cell::Yes]) };
     let page = page(vec![seven, row]);

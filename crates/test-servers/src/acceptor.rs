@@ -1,4 +1,4 @@
-//! Accepts connections in a thread and serves each in a thread of its own, until dropped.
+//! Accepts connections in a thread and serves each in another thread, until dropped.
 //!
 //! Proxy and impostors share this code. It is the one place that ends blocking threads: it shuts
 //! down their sockets.
@@ -41,13 +41,14 @@ impl Acceptor {
         Self::on(TcpListener::bind("127.0.0.1:0").unwrap(), serve)
     }
 
-    /// As [`start`](Self::start), with the smallest receive buffers that the system has.
+    /// Does the same as [`start`](Self::start), with the smallest receive buffers that the system
+    /// has.
     pub(crate) fn narrow<F>(serve: F) -> Self
     where
         F: Fn(&TcpStream, &Open) + Send + Sync + 'static,
     {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        // Accepted sockets inherit it.
+        // Accepted sockets inherit the size.
         socket.set_recv_buffer_size(1).unwrap();
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
         socket.listen(128).unwrap();
@@ -93,7 +94,7 @@ impl Drop for Acceptor {
 }
 
 impl Open {
-    /// Registers a socket; `false` if the acceptor has been dropped.
+    /// Registers a socket; returns `false` if the acceptor has been dropped.
     pub(crate) fn note(&self, socket: &Arc<TcpStream>) -> bool {
         let mut sockets = self.sockets.lock().unwrap();
         sockets.alive.retain(|socket| socket.strong_count() > 0);

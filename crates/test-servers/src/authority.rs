@@ -1,6 +1,5 @@
-//! Certificates for tests: a CA, and what it signs, in files of its own directory.
-//!
-//! Nothing of it is kept: each test makes its own. Not here: servers that use them.
+//! Certificates for tests: a CA, and the certificates that it signs, in files of a temporary
+//! directory. Each test creates new ones.
 
 use std::{
     fs,
@@ -32,12 +31,12 @@ pub struct Identity {
 }
 
 impl Authority {
-    /// Makes a CA with a key of its own.
+    /// Creates a CA with a new key.
     pub fn new() -> Self {
         Self::named("redbolt test CA")
     }
 
-    /// The same with another name.
+    /// Creates a CA with this name.
     pub fn named(name: &str) -> Self {
         let mut params = named(name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -47,22 +46,22 @@ impl Authority {
         Self { issuer, home, issued: AtomicUsize::new(0) }
     }
 
-    /// The file with its own certificate.
+    /// Returns the file with the CA's own certificate.
     pub fn ca(&self) -> PathBuf {
         self.home.path().join("ca.pem")
     }
 
-    /// For a server on this machine, by any of its names.
+    /// Returns a certificate for a server on this machine, by any of its names.
     pub fn server(&self) -> Identity {
         self.issue(CertificateParams::new(names(&["127.0.0.1", "::1", "localhost"])).unwrap())
     }
 
-    /// For a server with this name only.
+    /// Returns a certificate for a server with this name only.
     pub fn server_named(&self, name: &str) -> Identity {
         self.issue(CertificateParams::new(names(&[name])).unwrap())
     }
 
-    /// For a server on this machine, and long over.
+    /// Returns a certificate for a server on this machine, which expired long ago.
     pub fn expired(&self) -> Identity {
         let mut params = CertificateParams::new(names(&["127.0.0.1", "localhost"])).unwrap();
         (params.not_before, params.not_after) =
@@ -70,14 +69,14 @@ impl Authority {
         self.issue(params)
     }
 
-    /// For a server on this machine, and not valid for a long time yet.
+    /// Returns a certificate for a server on this machine, which is not valid for a long time yet.
     pub fn not_yet_valid(&self) -> Identity {
         let mut params = CertificateParams::new(names(&["127.0.0.1", "localhost"])).unwrap();
         params.not_before = date_time_ymd(2200, 1, 1);
         self.issue(params)
     }
 
-    /// For a client.
+    /// Returns a certificate for a client.
     pub fn client(&self) -> Identity {
         let mut params = named("redbolt test client");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];

@@ -60,13 +60,13 @@ impl Connection {
         self.try_run(args).unwrap_or_else(|error| panic!("no reply to a command: {error}"))
     }
 
-    /// Like [`run`](Self::run), with the arguments in `line`, split at spaces.
+    /// Does the same as [`run`](Self::run), with the arguments in `line`, split at spaces.
     pub fn cmd(&mut self, line: &str) -> Reply {
         let args: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
         self.run(&args)
     }
 
-    /// Like [`run`](Self::run), for a peer that may be gone.
+    /// Does the same as [`run`](Self::run), for a peer that may have disconnected.
     pub fn try_run(&mut self, args: &[&[u8]]) -> io::Result<Reply> {
         self.stream.get_mut().write_all(&encode(args))?;
         self.try_reply()
@@ -88,7 +88,7 @@ impl Connection {
         self.try_reply().unwrap_or_else(|error| panic!("no reply: {error}"))
     }
 
-    /// Like [`reply`](Self::reply), for a peer that may be gone.
+    /// Does the same as [`reply`](Self::reply), for a peer that may have disconnected.
     pub fn try_reply(&mut self) -> io::Result<Reply> {
         read_reply(&mut self.stream)
     }
@@ -103,7 +103,7 @@ impl Connection {
         bytes
     }
 
-    /// Waits for `span`. Whether neither a byte nor the end of the stream arrived.
+    /// Waits for `span`, and returns `true` if neither a byte nor the end of the stream arrived.
     pub fn is_silent_for(&mut self, span: Duration) -> bool {
         self.stream.get_ref().set_read_timeout(span).unwrap();
         let waited = self.stream.fill_buf().map(|_| ());
@@ -197,7 +197,7 @@ fn read_reply(source: &mut impl BufRead) -> io::Result<Reply> {
     }
 }
 
-/// Reads a line, and removes its CR LF, which must be there.
+/// Reads a line, and removes its CR LF, which must exist.
 pub(crate) fn read_line(source: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
     source.read_line(&mut line)?;

@@ -1,4 +1,4 @@
-//! Peers that are no usable Redis server: each behaves in one way, on every connection.
+//! Peers that are not usable Redis servers: each behaves in one way, on every connection.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -13,21 +13,22 @@ use crate::{
 /// The behaviour of an [`Impostor`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
-    /// Accepts, reads and never answers.
+    /// It accepts, reads and never answers.
     Silent,
-    /// Accepts and closes at once.
+    /// It accepts and closes at once.
     Close,
-    /// Answers the first bytes as an HTTP server would, and closes.
+    /// It answers the first bytes as an HTTP server would, and closes.
     Http,
-    /// Sends bytes that are no RESP as soon as it accepts.
+    /// It sends bytes that are not RESP as soon as it accepts.
     Garbage,
-    /// Refuses the client as a server in protected mode does, and closes.
+    /// It refuses the client as a server in protected mode does, and closes.
     Denied,
-    /// Answers the first bytes as a TLS server answers bytes that are no TLS handshake, and closes.
+    /// It answers the first bytes as a TLS server answers bytes that are not a TLS handshake, and
+    /// closes.
     Tls,
-    /// Answers a handshake as Redis 4.0.14 does, up to the version check.
+    /// It answers a handshake as Redis 4.0.14 does, up to the version check.
     Redis4,
-    /// Answers every command with this line (`-LOADING …`, `-OOM …`), given without its CR LF.
+    /// It answers every command with this line (`-LOADING …`, `-OOM …`), given without its CR LF.
     Always(String),
 }
 
@@ -44,7 +45,7 @@ impl Impostor {
         Self { acceptor: Acceptor::start(move |client, _| drop(play(&act, client))) }
     }
 
-    /// The address to connect to, as `127.0.0.1:PORT`.
+    /// Returns the address to connect to, as `127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         self.acceptor.address()
     }
@@ -80,8 +81,8 @@ fn play(act: &Act, mut client: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Sends the last bytes. Closing a socket with unread bytes would send a reset, which could lose
-/// them, so it reads on until the client closes as well.
+/// Sends the last bytes, and reads on until the client closes as well, because closing a socket
+/// with unread bytes would send a reset, which could lose them.
 fn farewell(mut client: &TcpStream, word: &[u8]) -> io::Result<()> {
     client.write_all(word)?;
     client.shutdown(Shutdown::Write)?;
@@ -117,7 +118,7 @@ fn read_request(source: &mut BufReader<&TcpStream>) -> io::Result<Vec<Vec<u8>>> 
 const HTTP: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
                     Connection: close\r\n\r\n400 Bad Request";
 const GARBAGE: &[u8] = b"\x00\xff\x17garbage\r\n\x80\x81$12*\r\n";
-/// `protocol_version`, as OpenSSL answers bytes that are no TLS at all.
+/// The alert `protocol_version`, as OpenSSL answers bytes that are not TLS.
 const ALERT: &[u8] = b"\x15\x03\x01\x00\x02\x02\x46";
 const INFO: &str = "# Server\r\nredis_version:4.0.14\r\nredis_mode:standalone\r\n\
                     run_id:0123456789012345678901234567890123456789\r\n\

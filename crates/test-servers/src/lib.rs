@@ -1,9 +1,8 @@
 //! Real `redis-server` processes, a faulty proxy and fake servers, for tests.
 //!
-//! This crate is apart because it knows nothing of redbolt: it reads a node's state as an
-//! independent checker, with a RESP client of its own. It is for tests only, so every failure is a
-//! panic whose message says what to do. Every wait is bounded. Dropping a value ends whatever it
-//! has started.
+//! This crate is independent of redbolt, because it checks a node's state with a separate RESP
+//! client. It is for tests only, so every failure is a panic whose message names the remedy. Every
+//! wait is bounded. Dropping a value ends everything that it has started.
 //!
 //! ```
 //! use redbolt_test_servers::{Reply, Server};

@@ -2,7 +2,7 @@
 //!
 //! A background job of a script inherits that SIGINT and SIGQUIT are ignored, a program under
 //! `nohup` that SIGHUP is. Tests send these signals, so the programs that they start get the
-//! default dispositions back. Not here: waiting for a program, and ending it.
+//! default dispositions back.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 
 const DEFAULTS: &str = "--default-signal=HUP,INT,QUIT,TERM";
 
-/// A command whose program ignores none of the signals that end it, no matter how the test was
-/// started.
+/// Returns a command whose program ignores none of the signals that end it, no matter how the test
+/// was started.
 ///
-/// It goes through `env`, which keeps the process id. Where `env` lacks the option (only GNU has
-/// it), the program inherits the test's dispositions.
+/// It goes through `env`, which keeps the process id. If `env` lacks the option (only GNU has it),
+/// the program inherits the test's dispositions.
 pub fn program(name: impl AsRef<OsStr>) -> Command {
     static CAN_RESET: OnceLock<bool> = OnceLock::new();
     let can_reset = || {
@@ -34,7 +34,7 @@ pub fn program(name: impl AsRef<OsStr>) -> Command {
 mod tests {
     use super::*;
 
-    /// The signals of `DEFAULTS` that a command ignores if its caller ignores all of them.
+    /// Returns the signals of `DEFAULTS` that a command ignores if its caller ignores all of them.
     fn ignored(command: &Command) -> u64 {
         let mut sh = Command::new("sh");
         sh.args(["-c", "trap '' HUP INT QUIT TERM; exec \"$@\"", "sh"]);

@@ -15,29 +15,30 @@ use std::{
 
 use crate::acceptor::{Acceptor, Open, cut};
 
-/// What a [`Proxy`] does with the bytes of each connection, in both directions.
+/// The effect of a [`Proxy`] on the bytes of each connection, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Forwards bytes as they arrive.
+    /// The proxy forwards bytes as they arrive.
     Pass,
-    /// Writes every byte separately.
+    /// The proxy writes every byte separately.
     Bytes,
-    /// Holds bytes for this long, and forwards all that arrived meanwhile in one write.
+    /// The proxy holds bytes for this long, and forwards all that arrived meanwhile in one write.
     Coalesce(Duration),
-    /// Ends a connection after this many more bytes toward the client.
+    /// The proxy ends a connection after this many more bytes toward the client.
     CutAfter(usize),
-    /// Ends a connection after this many more bytes toward the server.
+    /// The proxy ends a connection after this many more bytes toward the server.
     CutSentAfter(usize),
-    /// Accepts connections and forwards nothing. Held bytes are forwarded when the mode changes.
+    /// The proxy accepts connections and forwards nothing. Held bytes are forwarded when the mode
+    /// changes.
     Stall,
-    /// Ends the clients' side of all present connections, and holds what they had sent until the
-    /// mode changes. New connections pass.
+    /// The proxy ends the clients' side of all present connections, and holds what they had sent
+    /// until the mode changes. New connections pass.
     Orphan,
-    /// Ends all connections, and each new one as soon as it is accepted.
+    /// The proxy ends all connections, and each new one as soon as it is accepted.
     Refuse,
 }
 
-/// A proxy on a loopback port of its own. Dropping it ends its connections and threads.
+/// A proxy on a free loopback port. Dropping it ends its connections and threads.
 #[derive(Debug)]
 pub struct Proxy {
     switch: Arc<Switch>,
@@ -53,8 +54,8 @@ impl Proxy {
         Self { switch, acceptor }
     }
 
-    /// As [`before`](Self::before), with so little room that a client soon cannot send more while the
-    /// proxy stalls.
+    /// Does the same as [`before`](Self::before), with so small buffers that a client soon cannot
+    /// send more while the proxy stalls.
     pub fn narrow_before(target: &str) -> Self {
         let switch = Arc::new(Switch::default());
         let (ours, target) = (Arc::clone(&switch), target.to_owned());
@@ -62,12 +63,12 @@ impl Proxy {
         Self { switch, acceptor }
     }
 
-    /// The address to connect to, as `127.0.0.1:PORT`.
+    /// Returns the address to connect to, as `127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         self.acceptor.address()
     }
 
-    /// How many bytes have been forwarded toward clients.
+    /// Returns how many bytes have been forwarded toward clients.
     pub fn passed(&self) -> usize {
         self.switch.passed.load(Ordering::Relaxed)
     }
@@ -95,7 +96,7 @@ impl Drop for Proxy {
 struct Switch {
     setting: Mutex<(Mode, u64)>,
     changed: Condvar,
-    /// Bytes toward clients.
+    /// The number of bytes forwarded toward clients.
     passed: AtomicUsize,
 }
 
@@ -186,7 +187,7 @@ impl Passage<'_> {
         match mode {
             Mode::Bytes => buffer[..length].chunks(1).enumerate().try_for_each(|(at, byte)| {
                 to.write_all(byte)?;
-                // Lets the reader see this byte before the next one.
+                // This lets the reader see the byte before the next one.
                 if at < YIELDS {
                     thread::yield_now();
                 }
@@ -244,5 +245,6 @@ fn read_ready(mut from: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
 
 const BUFFER: usize = 64 * 1024;
 
-/// On a busy machine each yield costs a time slice, so a long text would take minutes.
+/// The number of bytes after which the writer yields: on a busy machine each yield costs a time
+/// slice, so a long text would take minutes.
 const YIELDS: usize = 64;

@@ -1,28 +1,29 @@
-//! Three sentinels: they watch masters with their replicas, and promote a replica when its master is gone.
+//! Three sentinels that watch masters with their replicas, and promote a replica when its master
+//! fails.
 //!
-//! They look and talk more often than by default, where the program can be told to (`SENTINEL DEBUG`, since Redis 7.0):
-//! it takes them two seconds to find each other otherwise. What they do is the same. Not here: the processes, see `server`.
+//! They poll and exchange messages more often than by default if the program supports that
+//! (`SENTINEL DEBUG`, since Redis 7.0), because finding each other takes them two seconds
+//! otherwise. Their decisions are the same.
 
 use std::time::Duration;
 
 use crate::{client::Reply, server::Server, wait};
 
-/// Three sentinels that know each other, their masters and the replicas of these.
+/// Three sentinels that have found each other, their masters and the replicas of these.
 #[derive(Debug)]
 pub struct Sentinels {
     all: Vec<Server>,
 }
 
 impl Sentinels {
-    /// Starts three that watch these masters under these names. A master that is silent for `silence` is replaced, by one of the replicas that it
-    /// has now.
+    /// Starts three sentinels that watch these masters under these names. A master that is silent
+    /// for `silence` is replaced by one of its present replicas.
     ///
-    /// # Panics
-    /// If they do not find everybody in time.
+    /// # Panics If they do not find each other, the masters and the replicas in time.
     pub fn watching(masters: &[(&str, &Server)], silence: Duration) -> Self {
         let this = Self { all: (0..3).map(|_| Server::sentinel(&[])).collect() };
         for sentinel in &this.all {
-            // Older ones do without.
+            // Older servers do not have this command.
             sentinel.cmd(HASTE);
             for (name, master) in masters {
                 watch(sentinel, name, master.port(), silence);
@@ -34,22 +35,22 @@ impl Sentinels {
                 let known = |what: &str| property(sentinel, name, what);
                 known("num-slaves") == replicas && known("num-other-sentinels") == "2"
             };
-            until("the sentinels know each other", || this.all.iter().all(knows_all));
+            until("the sentinels have found each other", || this.all.iter().all(knows_all));
         }
         this
     }
 
-    /// The three of them.
+    /// Returns all three sentinels.
     pub fn all(&self) -> &[Server] {
         &self.all
     }
 
-    /// To kill one of them, or to make it another.
+    /// Returns all three sentinels, to kill or replace one of them.
     pub fn all_mut(&mut self) -> &mut [Server] {
         &mut self.all
     }
 
-    /// The port of the master that all of them name, if they agree.
+    /// Returns the port of the master that all of them name, if they agree.
     pub fn master(&self, name: &str) -> Option<u16> {
         let mut named = self.all.iter().map(|sentinel| named_by(sentinel, name));
         let first = named.next()??;
@@ -58,16 +59,15 @@ impl Sentinels {
 
     /// Waits until all of them name another master than this one.
     ///
-    /// # Panics
-    /// If that does not happen in time.
+    /// # Panics If that does not happen in time.
     pub fn wait_for_another(&self, name: &str, old: &Server) {
         until("a replica is promoted", || self.master(name).is_some_and(|port| port != old.port()));
     }
 
-    /// Has one of them promote a replica, as an operator would. It has only begun when this returns.
+    /// Makes one of them promote a replica, as an operator would. The failover has only begun when
+    /// this returns.
     ///
-    /// # Panics
-    /// If there is no replica that is fit for it in time.
+    /// # Panics If no replica is fit for it in time.
     pub fn fail_over(&self, name: &str) {
         let order = format!("SENTINEL FAILOVER {name}");
         until("a replica is fit for promotion", || {
@@ -76,7 +76,7 @@ impl Sentinels {
     }
 }
 
-/// One of the masters of a sentinel: two have to agree that it is gone.
+/// Makes a sentinel watch a master; two sentinels must agree that it failed.
 fn watch(sentinel: &Server, name: &str, port: u16, silence: Duration) {
     let ok = Reply::Status("OK".into());
     assert_eq!(sentinel.cmd(&format!("SENTINEL MONITOR {name} 127.0.0.1 {port} 2")), ok);
@@ -92,7 +92,7 @@ fn replicas_of(master: &Server) -> String {
     count.unwrap().to_owned()
 }
 
-/// What a sentinel knows of a master; empty if it does not.
+/// Returns a sentinel's property of a master, empty if it does not have it.
 fn property(sentinel: &Server, name: &str, what: &str) -> String {
     let Reply::Array(pairs) = sentinel.cmd(&format!("SENTINEL MASTER {name}")) else {
         return String::new();
@@ -122,7 +122,7 @@ fn until(what: &str, holds: impl FnMut() -> bool) {
 const HASTE: &str =
     "SENTINEL DEBUG info-period 300 publish-period 200 ask-period 200 tilt-period 1000";
 
-/// A machine with much to do makes them elect more than once.
+/// A limit that allows for several elections on a busy machine.
 const LIMIT: Duration = Duration::from_secs(90);
 
 #[cfg(test)]
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_promote_the_replica_of_a_master_that_is_gone() {
+    fn sentinels_promote_the_replica_of_a_failed_master() {
         let [mut master, replica] = [Server::start(), Server::start()];
         replica.cmd(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
         until("the replica is attached", || replicas_of(&master) == "1");

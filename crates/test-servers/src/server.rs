@@ -1,6 +1,4 @@
-//! One `redis-server` process: started on a free port, stopped, frozen, killed and restarted.
-//!
-//! Not here: sending it commands (`client`), and faults of the network (`proxy`).
+//! A `redis-server` process: started on a free port, stopped, frozen, killed and restarted.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -23,7 +21,7 @@ use crate::{
     client::{Connection, Reply},
 };
 
-/// A running `redis-server` on a loopback port, with its files in a directory of its own.
+/// A running `redis-server` on a loopback port, with its files in a temporary directory.
 ///
 /// Dropping it kills the process and removes the directory. On Linux the process also dies with the
 /// test process, however that ends.
@@ -41,7 +39,7 @@ pub struct Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Keys,
-    /// It keeps what it knows in a file, also over a restart.
+    /// A sentinel, which keeps its state in a file, also over a restart.
     Sentinel,
 }
 
@@ -57,8 +55,9 @@ struct Tls {
 #[derive(Debug)]
 struct Port {
     number: u16,
-    /// Bound and not listening. This keeps the kernel from giving the port to others, also while
-    /// the server is dead: an outgoing connection could take it, or even connect to itself.
+    /// A socket that is bound and not listening. It keeps the kernel from giving the port to
+    /// others, also while the server is dead: an outgoing connection could take it, or even connect
+    /// to itself.
     _reserved: Option<Socket>,
 }
 
@@ -70,7 +69,7 @@ pub fn servers(n: usize) -> Vec<Server> {
     all
 }
 
-/// The same, each with a certificate of one [`Authority`] and a second port for TLS.
+/// Starts `n` servers, each with a certificate of one [`Authority`] and a second port for TLS.
 pub fn servers_over_tls(n: usize) -> Vec<Server> {
     let authority = Arc::new(Authority::new());
     let launch = |_| {
@@ -82,8 +81,9 @@ pub fn servers_over_tls(n: usize) -> Vec<Server> {
     all
 }
 
-/// The installed server programs: those that the environment variable `REDIS_SERVERS` names,
-/// separated as in `PATH`; otherwise the usual one, and `valkey-server` if it runs here as well.
+/// Returns the installed server programs: those that the environment variable `REDIS_SERVERS`
+/// names, separated as in `PATH`; otherwise the usual one, and `valkey-server` if it runs here as
+/// well.
 pub fn programs() -> Vec<OsString> {
     let Some(named) = std::env::var_os("REDIS_SERVERS") else {
         let valkey = OsString::from("valkey-server");
@@ -112,20 +112,18 @@ impl Server {
         Self::of(&program(), args)
     }
 
-    /// As [`with`](Self::with), for another [program](programs).
+    /// Does the same as [`with`](Self::with), for another [program](programs).
     ///
-    /// # Panics
-    /// As [`with`](Self::with).
+    /// # Panics As [`with`](Self::with).
     pub fn of(program: &OsStr, args: &[&str]) -> Self {
         let mut server = Self::launch(program.to_owned(), Kind::Keys, args, None);
         server.settle();
         server
     }
 
-    /// As [`of`](Self::of), for a program that may not run here.
+    /// Does the same as [`of`](Self::of), for a program that may not run here.
     ///
-    /// # Errors
-    /// Why it does not.
+    /// # Errors The reason why it does not.
     pub fn try_of(program: &OsStr, args: &[&str]) -> Result<Self, String> {
         if !runs(program) {
             return Err(format!("{} does not run here", program.display()));
@@ -134,11 +132,10 @@ impl Server {
         server.come_up().map(|()| server)
     }
 
-    /// As [`with`](Self::with), with a second port on which it speaks TLS and is `identity`. Clients need no
-    /// certificate, unless the arguments say so.
+    /// Does the same as [`with`](Self::with), with a second port for TLS on which it is `identity`.
+    /// Clients need no certificate, unless the arguments require one.
     ///
-    /// # Panics
-    /// As [`with`](Self::with), and if the program was built without TLS.
+    /// # Panics As [`with`](Self::with), and if the program was built without TLS.
     pub fn over_tls(authority: &Arc<Authority>, identity: Identity, args: &[&str]) -> Self {
         let tls = Tls::new(authority, identity);
         let mut server = Self::launch(program(), Kind::Keys, args, Some(tls));
@@ -146,20 +143,18 @@ impl Server {
         server
     }
 
-    /// Starts a sentinel that watches nobody yet.
+    /// Starts a sentinel that watches no master yet.
     ///
-    /// # Panics
-    /// As [`with`](Self::with).
+    /// # Panics As [`with`](Self::with).
     pub fn sentinel(args: &[&str]) -> Self {
         let mut server = Self::launch(program(), Kind::Sentinel, args, None);
         server.settle();
         server
     }
 
-    /// The same, with a second port as [`over_tls`](Self::over_tls) has it.
+    /// Starts a sentinel with a second port, as [`over_tls`](Self::over_tls) has it.
     ///
-    /// # Panics
-    /// As [`over_tls`](Self::over_tls).
+    /// # Panics As [`over_tls`](Self::over_tls).
     pub fn sentinel_over_tls(
         authority: &Arc<Authority>,
         identity: Identity,
@@ -171,41 +166,38 @@ impl Server {
         server
     }
 
-    /// The TCP port on 127.0.0.1.
+    /// Returns the TCP port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port.number
     }
 
-    /// The TCP address, as `127.0.0.1:PORT`.
+    /// Returns the TCP address, as `127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port.number)
     }
 
-    /// The TCP port on 127.0.0.1 for TLS.
+    /// Returns the TCP port on 127.0.0.1 for TLS.
     ///
-    /// # Panics
-    /// If it has none.
+    /// # Panics If it has none.
     pub fn tls_port(&self) -> u16 {
         self.tls().port.number
     }
 
-    /// The address for TLS, as `rediss://127.0.0.1:PORT`.
+    /// Returns the address for TLS, as `rediss://127.0.0.1:PORT`.
     ///
-    /// # Panics
-    /// If it has none.
+    /// # Panics If it has none.
     pub fn tls_address(&self) -> String {
         format!("rediss://127.0.0.1:{}", self.tls_port())
     }
 
-    /// Who has signed its certificate.
+    /// Returns the authority that has signed its certificate.
     ///
-    /// # Panics
-    /// If it has none.
+    /// # Panics If it has none.
     pub fn authority(&self) -> &Arc<Authority> {
         &self.tls().authority
     }
 
-    /// Whether it has a port for TLS.
+    /// Returns `true` if it has a port for TLS.
     pub fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
@@ -214,15 +206,14 @@ impl Server {
         self.tls.as_ref().expect("the server was started without TLS")
     }
 
-    /// The path of the Unix socket on which the server listens too.
+    /// Returns the path of the Unix socket on which the server listens too.
     pub fn socket(&self) -> PathBuf {
         self.home.path().join("redis.sock")
     }
 
-    /// The process id.
+    /// Returns the process id.
     ///
-    /// # Panics
-    /// If the server was killed and not restarted.
+    /// # Panics If the server was killed and not restarted.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("the server was killed: restart it first").id()
     }
@@ -237,7 +228,7 @@ impl Server {
         self.signal(Signal::CONT);
     }
 
-    /// Kills the process (SIGKILL) and reaps it. Its data is gone; its port stays reserved for a
+    /// Kills the process (SIGKILL) and reaps it. Its data is lost; its port stays reserved for a
     /// restart.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
@@ -259,20 +250,19 @@ impl Server {
         }
     }
 
-    /// Sends one command on a connection of its own and returns the reply.
+    /// Sends one command on a new connection and returns the reply.
     ///
-    /// # Panics
-    /// If no well-formed reply arrives within five seconds.
+    /// # Panics If no well-formed reply arrives within five seconds.
     pub fn run(&self, args: &[&[u8]]) -> Reply {
         self.connect().run(args)
     }
 
-    /// Like [`run`](Self::run), with the arguments in `line`, split at spaces.
+    /// Does the same as [`run`](Self::run), with the arguments in `line`, split at spaces.
     pub fn cmd(&self, line: &str) -> Reply {
         self.connect().cmd(line)
     }
 
-    /// How often it has run a command since its statistics were reset.
+    /// Returns how often it has run a command since its statistics were reset.
     pub fn calls(&self, command: &str) -> u64 {
         let Reply::Bulk(stats) = self.cmd("INFO commandstats") else { return 0 };
         let stats = String::from_utf8_lossy(&stats);
@@ -304,8 +294,8 @@ impl Server {
         }
     }
 
-    /// Waits until the server answers. Where a port cannot be reserved, a start that lost the race
-    /// for it is repeated on another port.
+    /// Waits until the server answers. If a port cannot be reserved, a start that lost the race for
+    /// it is repeated on another port.
     fn come_up(&mut self) -> Result<(), String> {
         for _ in 0..BIND_TRIES {
             match self.wait_until_up() {
@@ -373,7 +363,7 @@ impl Server {
         kill_process(pid, signal).unwrap();
     }
 
-    /// What a sentinel knows.
+    /// Returns the file with a sentinel's state.
     fn known(&self) -> PathBuf {
         self.home.path().join("sentinel.conf")
     }
@@ -421,7 +411,7 @@ impl Tls {
 impl Port {
     fn free() -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        // With this option, and as nobody listens, the server can bind the same port on Linux.
+        // With this option, and without a listener, the server can bind the same port on Linux.
         // Elsewhere the port is released once its number is known.
         socket.set_reuse_address(true).unwrap();
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -431,7 +421,7 @@ impl Port {
     }
 }
 
-/// Any reply will do: NOAUTH and LOADING come from a running server, too.
+/// Returns `true` on any reply: NOAUTH and LOADING come from a running server, too.
 fn answers(socket: &Path) -> bool {
     Connection::open_unix(socket).and_then(|mut connection| connection.try_run(&[b"PING"])).is_ok()
 }
@@ -460,8 +450,9 @@ fn runs(program: &OsStr) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Setting the parent-death signal between fork and exec would take unsafe code here, so `setpriv`
-/// of util-linux does it. Without that program a killed test leaves its servers behind.
+/// Makes the kernel end the program when this process ends. Setting the parent-death signal between
+/// fork and exec would take unsafe code here, so `setpriv` of util-linux does it. Without that
+/// program a killed test leaves its servers behind.
 fn dying_with_us(program: OsString) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
     if !*SETPRIV.get_or_init(|| runs(OsStr::new("setpriv"))) {
@@ -470,8 +461,9 @@ fn dying_with_us(program: OsString) -> Command {
     dying_with(std::process::id(), program)
 }
 
-/// A process whose parent dies before it has requested the signal never gets it. So the shell
-/// checks afterwards that its parent is still the one that started it.
+/// Starts the program through a shell, which checks that its parent is still the process that
+/// started it, because a process whose parent dies before it has requested the signal never gets
+/// it.
 fn dying_with(parent: u32, program: OsString) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", "sh", "-c", r#"[ "$PPID" = "$0" ] && exec "$@""#]);
@@ -479,8 +471,8 @@ fn dying_with(parent: u32, program: OsString) -> Command {
     command
 }
 
-/// The kernel sends the parent-death signal when the *thread* that forked ends. A server may
-/// outlive the test thread that started it, so one thread that never ends forks them all.
+/// Forks from one thread that never ends, because the kernel sends the parent-death signal when the
+/// *thread* that forked ends, and a server may outlive the test thread that started it.
 fn spawn_on_lasting_thread(command: Command) -> io::Result<Child> {
     type Job = (Command, mpsc::Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<Mutex<mpsc::Sender<Job>>> = OnceLock::new();
@@ -530,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_no_server_says_why_it_does_not_start() {
+    fn a_program_that_is_not_a_server_reports_why_it_does_not_start() {
         let why = |program: &str| Server::try_of(OsStr::new(program), &[]).unwrap_err();
         assert!(why("/no/such/program").ends_with("does not run here"));
         assert!(why("ls").starts_with("ls [] did not start"));

@@ -68,7 +68,7 @@ impl Watch {
         Self { is_over, thread }
     }
 
-    /// The longest gap.
+    /// Returns the longest gap.
     fn end(self) -> Duration {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_failure_in_a_stall_is_repeated_five_times() {
-        // Each gap is longer than a third of no time at all.
+        // Each gap is longer than a third of a zero TTL.
         let mut attempts = 0;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let fails = || {

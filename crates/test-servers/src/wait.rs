@@ -7,8 +7,7 @@ use std::{
 
 /// Waits until the condition holds.
 ///
-/// # Errors
-/// What it was, if it does not hold within the limit.
+/// # Errors The text that describes the condition, if it does not hold within the limit.
 pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Result<(), String> {
     let end = Instant::now() + limit;
     while !holds() {
@@ -25,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_come_to_hold_is_named() {
+    fn a_condition_that_never_holds_is_named() {
         let mut times = 0;
         let third = || {
             times += 1;

@@ -40,7 +40,7 @@ fn coalescing_joins_replies_that_came_apart() {
 }
 
 #[test]
-fn a_cut_delivers_exactly_so_many_bytes_and_counts_anew_when_set() {
+fn a_cut_delivers_exactly_its_number_of_bytes_and_can_be_set_again() {
     let server = Server::start();
     let proxy = Proxy::before(&server.address());
     let mut connection = Connection::open(&proxy.address());

@@ -30,7 +30,7 @@ fn be_the_victim() {
 }
 
 fn a_killed_test_takes_its_servers_with_it() {
-    // The directory of its server stays behind, because nobody is left to remove it.
+    // The directory of its server stays behind, because no process is left to remove it.
     let remains = tempfile::tempdir().unwrap();
     let mut victim = Command::new(env::current_exe().unwrap())
         .arg(VICTIM)

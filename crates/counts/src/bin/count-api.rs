@@ -1,9 +1,9 @@
-//! The APIs on Unix sockets, where written bytes are readable at once.
+//! Counts the APIs on Unix sockets, where written bytes are readable at once.
 //!
 //! The kernel's instructions are not counted. A program's count depends on how often it polls
 //! before everything has arrived. So the nodes answer on the driver's thread before it polls, and
-//! each poll finds all replies. The client has a loop of its own, so it gets one node that answers
-//! on another thread: it waits once for one reply, whenever that arrives.
+//! each poll finds all replies. The client has a loop inside, so it gets one node that answers on
+//! another thread: it waits once for one reply, whenever that arrives.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -72,7 +72,7 @@ fn client_pairs() -> Box<dyn FnMut()> {
     })
 }
 
-/// Listening sockets without connections.
+/// The listening sockets without connections.
 struct Listening {
     folder: TempDir,
     listeners: Vec<UnixListener>,
@@ -93,7 +93,7 @@ impl Listening {
         Self { folder, listeners }
     }
 
-    /// Long timeouts, so that a busy machine changes nothing.
+    /// Returns a configuration with long timeouts, so that a busy machine changes nothing.
     fn config(&self) -> Config {
         let builder = Config::builder().response_timeout(PATIENCE).connect_timeout(PATIENCE);
         let builder =

@@ -1,4 +1,4 @@
-//! The codec: the commands of a lock's life, and every shape of reply.
+//! Counts the codec: the commands of a lock's life, and every shape of reply.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -19,7 +19,8 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Appends a command to a reused buffer. `black_box` hides the arguments from the optimiser.
+/// Returns a scenario that appends a command to a reused buffer. `black_box` hides the arguments
+/// from the optimiser.
 fn encoding(encode: fn(&mut Vec<u8>, &Inputs)) -> Box<dyn FnMut()> {
     let mut out = Vec::with_capacity(4096);
     let inputs = Inputs {
@@ -42,7 +43,7 @@ struct Inputs {
     ttl: u64,
 }
 
-/// A lock request with the restart-guard check behind it.
+/// Encodes a lock request with the restart-guard check behind it.
 fn ask(out: &mut Vec<u8>, inputs: &Inputs) {
     let set = command(out, 6).arg(b"SET").arg(inputs.key).arg(inputs.token);
     drop(set.arg(b"NX").arg(b"PX").int(inputs.ttl));
@@ -54,7 +55,7 @@ fn undo(out: &mut Vec<u8>, inputs: &Inputs) {
     drop(call.arg(inputs.key).arg(inputs.token));
 }
 
-/// Decodes one whole reply.
+/// Returns a scenario that decodes one whole reply.
 fn decoding(reply: &'static [u8]) -> Box<dyn FnMut()> {
     let mut decoder = Decoder::new(Limits::default());
     Box::new(move || {

@@ -1,4 +1,4 @@
-//! The core, with nodes in memory: an attempt without its I/O.
+//! Counts the core, with nodes in memory: an attempt without its I/O.
 //!
 //! The calls are those of a driver that reads all replies in one iteration of its loop. The nodes
 //! are models that run the real requests, uncounted. Time is an argument: each iteration takes 100
@@ -34,7 +34,7 @@ fn pairs(nodes: usize, idle: usize) -> Box<dyn FnMut()> {
     for lock in 0..idle {
         world.acquire(&LockRequest::new(format!("idle {lock}").as_bytes()).ttl(LONG));
     }
-    // A lock is idle only when the time of its round is over.
+    // A lock is idle only when the time of its round has passed.
     world.sit_out(ROUND);
     Box::new(move || {
         let id = world.acquire(&LockRequest::new(b"orders:4711"));
@@ -42,7 +42,8 @@ fn pairs(nodes: usize, idle: usize) -> Box<dyn FnMut()> {
     })
 }
 
-/// All requests to a node are written together, and all of its replies are read together.
+/// Returns a scenario in which all requests to a node are written together, and all of its replies
+/// are read together.
 fn pairs_at_once() -> Box<dyn FnMut()> {
     let mut world = World::new(3);
     let names: Vec<_> = (0..64).map(|shard| format!("orders:{shard}")).collect();
@@ -88,7 +89,7 @@ fn extensions() -> Box<dyn FnMut()> {
     })
 }
 
-/// All nodes deny each request, and it is undone.
+/// Returns a scenario in which all nodes deny each request, and it is undone.
 fn refusals() -> Box<dyn FnMut()> {
     let mut world = World::new(3);
     for node in &mut world.nodes {
@@ -101,12 +102,12 @@ fn refusals() -> Box<dyn FnMut()> {
             .expect("the request is valid");
         world.process();
         assert!(matches!(world.event(), Some(Event::Refused(of, _)) if of == id));
-        // The undos.
+        // This sends the undos.
         world.process();
     })
 }
 
-/// One core, its links, and the nodes at their other ends.
+/// A core, its links, and the nodes at their other ends.
 struct World {
     core: Core,
     links: Vec<LinkId>,
@@ -115,7 +116,7 @@ struct World {
 }
 
 impl World {
-    /// All nodes have voted in their handshake.
+    /// Returns a world whose nodes have all voted in their handshake.
     fn new(nodes: usize) -> Self {
         let mut settings = Settings::new(vec![NodeSettings::default(); nodes]);
         settings.setup = Setup::IfNew;
@@ -206,5 +207,5 @@ const SECOND: u64 = 1_000_000_000;
 const STEP: u64 = 100_000;
 const SHORT: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(30);
-/// Longer than a round with the default settings.
+/// A time longer than a round with the default settings.
 const ROUND: Duration = Duration::from_secs(2);

@@ -16,7 +16,7 @@ pub(crate) fn count(program: &Path, scenario: &str, file: &Path) -> Command {
     valgrind
 }
 
-/// Instructions at one address, or those of the calls made there.
+/// The instructions at one address, or those of the calls made there.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'f> {
     /// The address in the program; `None` in a shared library.
@@ -24,7 +24,7 @@ pub(crate) struct Entry<'f> {
     /// The function that callgrind attributes the address to.
     pub(crate) function: &'f str,
     pub(crate) instructions: u64,
-    /// The instructions are those of a callee.
+    /// `true` if the instructions are those of a callee.
     pub(crate) is_call: bool,
 }
 

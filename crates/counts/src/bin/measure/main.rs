@@ -3,10 +3,9 @@
 //! `measure [PART-OF-A-NAME…]`. The output has for each scenario a line with its name and the
 //! instructions of one repetition, followed by a line for each function: its own instructions,
 //! those including its callees, and its path. This program runs the other programs of this crate,
-//! which are beside it, in valgrind.
+//! from its own folder, in valgrind.
 //!
-//! This crate's own functions play the caller and do not count in the total. Not here: the
-//! comparison with a baseline.
+//! This crate's own functions play the caller and do not count in the total.
 
 mod callgrind;
 mod names;
@@ -46,11 +45,11 @@ fn main() -> Outcome<()> {
 #[derive(Clone, Copy, Default)]
 struct Cost {
     own: u64,
-    /// Including its callees.
+    /// The instructions including those of its callees.
     all: u64,
 }
 
-/// By the function's path.
+/// The costs by the function's path.
 type Costs = HashMap<String, Cost>;
 
 fn costs(program: &Path, scenario: &str, stacks: &mut Stacks<'_>) -> Outcome<Costs> {
@@ -81,13 +80,13 @@ fn print(scenario: &str, costs: Costs) {
     }
 }
 
-/// Rounded: rare work contributes a fraction.
+/// Returns the instructions of one repetition, rounded: rare work contributes a fraction.
 fn per_repetition(instructions: u64) -> u64 {
     let times = REPETITIONS as u64;
     (instructions + times / 2) / times
 }
 
-/// The output of a program that must succeed.
+/// Returns the output of a program that must succeed.
 fn output(command: &mut Command) -> Outcome<String> {
     let name = Path::new(command.get_program()).display().to_string();
     let output = command.output().map_err(|error| format!("{name} could not be run: {error}"))?;
@@ -98,7 +97,7 @@ fn output(command: &mut Command) -> Outcome<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// From the lowest layer to the highest.
+/// The programs, from the lowest layer to the highest.
 const PROGRAMS: [&str; 3] = ["count-codec", "count-core", "count-api"];
 
 /// The prefixes of this crate's functions, and of those that drive the core and answer it.

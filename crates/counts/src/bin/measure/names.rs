@@ -1,9 +1,9 @@
-//! The name of a function: its path, without what the compiler adds.
+//! The name of a function: its path, without the compiler's additions.
 //!
 //! A name must not change when a type gets a parameter, a closure another number, or a C library a
 //! variant for another processor.
 
-/// A path without types, hashes and closures.
+/// Returns a path without types, hashes and closures.
 pub(crate) fn plain(name: &str) -> String {
     let is_hash = |part: &str| part.len() == 17 && part.starts_with('h') && is_hex(&part[1..]);
     let is_named = |part: &&str| !part.is_empty() && !part.starts_with('{') && !is_hash(part);
@@ -14,7 +14,7 @@ fn is_hex(digits: &str) -> bool {
     digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// The parts of a path. A part includes its angle brackets.
+/// Returns the parts of a path. A part includes its angle brackets.
 fn parts(name: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0, 0);
     let bytes = name.as_bytes();
@@ -22,7 +22,7 @@ fn parts(name: &str) -> Vec<&str> {
         let before = at.checked_sub(1).map(|before| bytes[before]);
         match bytes[at] {
             b'<' | b'{' => depth += 1,
-            // The arrow of a function type.
+            // This is the arrow of a function type.
             b'>' if before == Some(b'-') => {}
             b'>' | b'}' => depth -= 1,
             b':' if depth == 0 && before == Some(b':') => {
@@ -36,8 +36,8 @@ fn parts(name: &str) -> Vec<&str> {
     parts
 }
 
-/// The `T` of `<T as Trait>`, the `f` of `f<T>`, and nothing of `<impl T>`, whose module is in the
-/// path.
+/// Returns the `T` of `<T as Trait>`, the `f` of `f<T>`, and nothing of `<impl T>`, whose module is
+/// in the path.
 fn implementor(part: &str) -> &str {
     let Some(inside) = part.strip_prefix('<') else { return before(part, '<') };
     if inside.starts_with("impl ") {
@@ -51,7 +51,7 @@ fn before(text: &str, end: char) -> &str {
     text.split(end).next().unwrap_or_default()
 }
 
-/// A function of a C library, without the suffix of its processor variant.
+/// Returns a function of a C library, without the suffix of its processor variant.
 pub(crate) fn of_library(name: &str) -> String {
     let name = before(name, '\'').trim_start_matches('_');
     let end = VARIANTS.iter().filter_map(|variant| name.find(variant)).min();
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_what_the_source_says() {
+    fn a_path_is_that_of_the_source() {
         let cases = [
             ("redbolt::resp::encode::header", "redbolt::resp::encode::header"),
             (

@@ -1,7 +1,7 @@
 //! Finds the source functions that an instruction belongs to.
 //!
-//! The compiler inlines most functions, and callgrind sees only the rest. The debug information
-//! knows the function that an instruction comes from, and the callers into which it was inlined.
+//! The compiler inlines most functions, and callgrind sees only the rest. The debug information has
+//! the function that an instruction comes from, and the callers into which it was inlined.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -33,8 +33,8 @@ impl<'p> Stacks<'p> {
         Ok(Self { context, known: HashMap::new() })
     }
 
-    /// This repository's functions that an instruction belongs to, the innermost first; if there is
-    /// none, the function that was called.
+    /// Returns this repository's functions that an instruction belongs to, the innermost first; if
+    /// there is none, the function that was called.
     pub(crate) fn at(&mut self, entry: &Entry<'_>) -> Vec<String> {
         let Some(address) = entry.address else { return vec![of_library(entry.function)] };
         let context = &self.context;
