@@ -1,7 +1,8 @@
-//! redbolt and Redisson side by side in one run: how long a pair of lock and unlock takes, and the way from a holder to a waiter.
+//! Measures redbolt and Redisson in one run: the time of a pair of lock and unlock, and of a
+//! hand-off from a holder to a waiter.
 //!
-//! Each process takes its own times, so that the pipes to it do not count. The rounds of both alternate: what slows one of them
-//! down slows the other. Not here: how redbolt is one of those processes, see `own`.
+//! Each process takes its own times, so that the pipes to it do not count. The rounds of both
+//! alternate, so that a slow machine slows both. `own` is redbolt as one of those processes.
 
 use std::fs;
 use std::thread;
@@ -17,13 +18,13 @@ use crate::own;
 use crate::peer::Peer;
 use crate::table::Section;
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub(crate) rounds: usize,
-    /// In each round.
+    /// The number of pairs in each round.
     pub(crate) pairs: usize,
-    /// The same.
+    /// The number of hand-offs in each round.
     pub(crate) hand_offs: usize,
 }
 
@@ -33,7 +34,7 @@ struct Side {
     two: Peer,
 }
 
-/// What a round of one side has shown.
+/// The times of one side in a round.
 #[derive(Default)]
 struct Times {
     pairs: Vec<Duration>,
@@ -41,7 +42,7 @@ struct Times {
     hand_offs: Vec<Duration>,
 }
 
-/// The table, for one node and for three.
+/// Returns the table, for one node and for three.
 pub(crate) fn section(library: &Library, effort: Effort) -> Section {
     let title = format!("{} {}: pair and hand-off", library.name, library.version);
     let mut body = format!(
@@ -60,7 +61,7 @@ pub(crate) fn section(library: &Library, effort: Effort) -> Section {
     Section { title, body, row: None, has_failed }
 }
 
-/// Two rows for the pairs, and one for the hand-offs.
+/// Returns two rows for the pairs, and one for the hand-offs.
 fn rows(library: &Library, nodes: usize, effort: Effort) -> Result<String, Failure> {
     let servers = servers(nodes);
     let addresses: Vec<_> = servers.iter().map(Server::address).collect();
@@ -96,7 +97,8 @@ fn rows(library: &Library, nodes: usize, effort: Effort) -> Result<String, Failu
     Ok(pairs + &watched + &hand_offs)
 }
 
-/// The control: both hold the same lock, in the same format, and neither gets what the other one holds.
+/// Checks, as a control, that both take the same lock in the same format: neither gets a lock that
+/// the other holds.
 fn exclude_each_other(sides: &mut [Side; 2], servers: &[Server]) -> Result<(), Failure> {
     let [ours, theirs] = sides;
     excludes(&mut ours.one, &mut theirs.one, servers)?;
@@ -116,7 +118,7 @@ fn excludes(holder: &mut Peer, other: &mut Peer, servers: &[Server]) -> Result<(
     Ok(())
 }
 
-/// Who is first in a round is second in the next.
+/// Runs a round. The side that is first in a round is second in the next.
 fn one_round(sides: &mut [Side; 2], round: usize, effort: Effort) -> Result<[Times; 2], Failure> {
     let mut times = [Times::default(), Times::default()];
     for turn in 0..2 {
@@ -173,7 +175,7 @@ fn moment(peer: &mut Peer, word: &str) -> Result<Duration, Failure> {
     Ok(Duration::from_nanos(nanos.parse()?))
 }
 
-/// Both sides over all rounds, and how they compare in each.
+/// Returns a row with both sides over all rounds, and how they compare in each.
 fn row(name: &str, rounds: &[[Times; 2]], of: fn(&Times) -> &Vec<Duration>) -> String {
     let all = |side: usize| {
         let mut spans: Vec<_> = rounds.iter().flat_map(|round| of(&round[side])).copied().collect();
@@ -193,11 +195,11 @@ fn row(name: &str, rounds: &[[Times; 2]], of: fn(&Times) -> &Vec<Duration>) -> S
     format!("| {name} | {} | {} | {} |\n", all(0), all(1), ratio(50))
 }
 
-/// Enough for Java's compiler to have seen all of it.
+/// The number of uncounted pairs, enough for Java's compiler to have seen all of it.
 const WARM_UP: usize = 5_000;
 const WARM_UP_HAND_OFFS: usize = 300;
 
-/// Milliseconds, or that Redisson's watchdog has to keep the lock.
+/// The TTL in milliseconds, which tells Redisson not to use its watchdog.
 const A_LEASE: u32 = 20_000;
 const NO_LEASE: u32 = 0;
 

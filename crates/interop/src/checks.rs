@@ -1,6 +1,5 @@
-//! What is checked of redbolt beside a library, each with a control: the same with something left out, which has to fail.
-//!
-//! Not here: how results are shown, see `table`.
+//! The checks of redbolt together with another library. Each has a control: the same with something
+//! left out, which must fail.
 
 mod at_least;
 mod common;
@@ -24,13 +23,13 @@ use crate::fleet::{Fleet, comes, tries};
 use crate::library::Extends;
 use crate::peer::Peer;
 
-/// What a short run does of a library that locks as others do.
+/// The checks of a short run, for a library that locks as others do.
 pub(crate) const SHORT: [&str; 2] = ["exclusion", "foreign release"];
 
-/// A check: its name, and what it found out if all was as it has to be.
+/// A check: its name, and a function that returns its result if all is as it must be.
 pub(crate) type Check = (&'static str, fn(&Fleet<'_>, Extent) -> Result<Found, Failure>);
 
-/// All of them, in the order of the table.
+/// All checks, in the order of the table.
 pub(crate) const ALL: [Check; 10] = [
     ("exclusion", exclusion::check),
     ("wake-up", wake_up::check),
@@ -44,7 +43,8 @@ pub(crate) const ALL: [Check; 10] = [
     ("nothing left", nothing_left::check),
 ];
 
-/// A lock is kept for longer than three TTLs, by each side; without extension it is not.
+/// Checks that each side keeps a lock for longer than three TTLs, and that without extension it
+/// does not.
 fn extension(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     let mut peer = fleet.peer()?;
     let ttl = Duration::from_millis(1_000);
@@ -80,11 +80,11 @@ fn extension(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     ))
 }
 
-/// For how long it has done so, if it can.
+/// Returns how long the library has extended its lock, if it can.
 fn extended_by_it(fleet: &Fleet<'_>, peer: &mut Peer) -> Result<Option<String>, Failure> {
     let (order, span) = match fleet.library.extends {
         Extends::Never => return Ok(None),
-        // Redisson's watchdog is told to have a TTL of 1.5 s.
+        // Redisson's watchdog is configured with a TTL of 1.5 s.
         Extends::ByItself => ("acquire long 0 0", Duration::from_millis(5_000)),
         Extends::WhenTold => ("acquire long 0 2000", Duration::from_millis(6_500)),
     };
@@ -95,7 +95,7 @@ fn extended_by_it(fleet: &Fleet<'_>, peer: &mut Peer) -> Result<Option<String>, 
         if tries(&client, fleet.request("long"))? {
             return Err("redbolt was granted what it extends".into());
         }
-        // pottery extends three times at the most.
+        // pottery extends at most three times.
         if fleet.library.extends == Extends::WhenTold && since.elapsed().as_millis() % 1_800 > 1_500
         {
             peer.expect("extend long 2000", "extended")?;
@@ -107,7 +107,7 @@ fn extended_by_it(fleet: &Fleet<'_>, peer: &mut Peer) -> Result<Option<String>, 
     Ok(Some(format!("{:.0} s", span.as_secs_f64())))
 }
 
-/// A peer's owner enters twice, and leaves twice.
+/// Checks that a peer's owner enters twice, and leaves twice.
 fn re_entry(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     if !fleet.library.is_reentrant {
         return Ok(Found::none());
@@ -127,7 +127,8 @@ fn re_entry(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     Ok(Found::new("honoured", "held until it has left twice"))
 }
 
-/// Readers of both stand beside each other, none ends the others, and a writer of either waits for the last.
+/// Checks that readers of both sides hold the lock together, that none ends the others, and that a
+/// writer of either waits for the last.
 fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {
     if ![Profile::REDISSON_RW, Profile::SYMFONY].contains(&fleet.library.profile) {
         return Ok(Found::none());
@@ -160,7 +161,7 @@ fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {
     if tries(&client, fleet.request("book"))? {
         return Err("a reader of redbolt's has ended its own".into());
     }
-    // A reader that has no key of its own, or whose time is over.
+    // This reader has no separate key, or has expired.
     let (dead, what) = match fleet.library.profile == Profile::SYMFONY {
         true => (format!("ZADD {} 1 {A_READER}", fleet.key("book")), "time"),
         false => (format!("HSET {} other:1 1", fleet.key("book")), "a key"),
@@ -176,5 +177,5 @@ fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {
     Ok(Found::new("readers", words))
 }
 
-/// As readers of Symfony's are called.
+/// A name in the form of Symfony's readers.
 const A_READER: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";

@@ -1,4 +1,4 @@
-//! Why something was not found out.
+//! The reason why a check has no result.
 
 use std::error::Error;
 

@@ -1,6 +1,5 @@
-//! Nodes, and redbolt on them in the profile of a library.
-//!
-//! Not here: the processes of that library, see `peer`.
+//! Nodes, and redbolt on them in the profile of a library. `peer` has the processes of that
+//! library.
 
 use std::fs;
 use std::thread;
@@ -53,19 +52,19 @@ impl<'l> Fleet<'l> {
         Ok(Config::builder().nodes(nodes).build()?)
     }
 
-    /// A process of redbolt's.
+    /// Returns a client of redbolt with its own connections, like a separate process.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
         self.client_as(User::Default)
     }
 
-    /// One that may not do all.
+    /// Returns a client with the rights of this user.
     pub(crate) fn client_as(&self, user: User) -> Result<Client, Failure> {
         let client = Client::new(self.config_as(user)?)?;
         client.warm_up(Duration::from_secs(10));
         Ok(client)
     }
 
-    /// A process of the library's, which has connected.
+    /// Starts a process of the library, which connects.
     pub(crate) fn peer(&self) -> Result<Peer, Failure> {
         let mut peer = self.library.start(&self.addresses())?;
         peer.expect("acquire warm-up 0 1000", "held")?;
@@ -73,14 +72,14 @@ impl<'l> Fleet<'l> {
         Ok(peer)
     }
 
-    /// What redbolt asks for, to have the library's lock of this name.
+    /// Returns redbolt's request for the library's lock of this name.
     pub(crate) fn request(&self, name: &str) -> LockRequest<'static> {
         let request = LockRequest::new(&self.key(name)).into_owned();
         let request = request.format(self.library.profile);
         if self.library.is_fenced { request.fenced() } else { request }
     }
 
-    /// Lets a lock that is held last for ever.
+    /// Makes a held lock last forever.
     pub(crate) fn make_endless(&self, name: &str) {
         let key = self.key(name);
         for server in &self.servers {
@@ -99,7 +98,7 @@ impl<'l> Fleet<'l> {
         }
     }
 
-    /// The key of the lock.
+    /// Returns the key of the lock.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.library.prefix)
     }
@@ -108,7 +107,7 @@ impl<'l> Fleet<'l> {
         self.request(name).wait(Wait::UpTo(LIMIT))
     }
 
-    /// On the node where counters are.
+    /// Returns a counter, on the node that has the counters.
     pub(crate) fn number(&self, key: &str) -> u64 {
         match self.servers[0].cmd(&format!("GET {key}")) {
             Reply::Bulk(digits) => String::from_utf8_lossy(&digits).parse().unwrap_or_default(),
@@ -116,19 +115,20 @@ impl<'l> Fleet<'l> {
         }
     }
 
-    /// The lock goes, and nobody is told.
+    /// Deletes the lock without a notification.
     pub(crate) fn delete(&self, name: &str) {
         for server in &self.servers {
             server.cmd(&format!("DEL {}", self.key(name)));
         }
     }
 
-    /// What each node has at the key of the lock.
+    /// Returns each node's data at the key of the lock.
     pub(crate) fn contents(&self, name: &str) -> Vec<Reply> {
         self.servers.iter().map(|server| server.cmd(&format!("DUMP {}", self.key(name)))).collect()
     }
 
-    /// What is on the nodes and not known to be: keys, channels to which somebody listens, and how many patterns.
+    /// Returns the unexpected leftovers on the nodes: keys, channels with subscribers, and the
+    /// number of patterns.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let is_known = |what: &String| {
             OUR_OWN.iter().any(|own| what == own)
@@ -138,7 +138,7 @@ impl<'l> Fleet<'l> {
     }
 }
 
-/// What is on a node, in words.
+/// Returns everything on a node, as text.
 fn all_on(server: &Server) -> Vec<String> {
     let keys = names(server.cmd("KEYS *")).into_iter().map(|key| format!("key {key}"));
     let channels = names(server.cmd("PUBSUB CHANNELS")).into_iter();
@@ -152,7 +152,7 @@ fn all_on(server: &Server) -> Vec<String> {
     all
 }
 
-/// The names in a reply. Whatever else came is one too, so that it is seen.
+/// Returns the names in a reply. Anything else in it counts as a name, so that it is seen.
 pub(crate) fn names(reply: Reply) -> Vec<String> {
     match reply {
         Reply::Array(names) => names.into_iter().map(text).collect(),
@@ -167,21 +167,21 @@ pub(crate) fn text(reply: Reply) -> String {
     }
 }
 
-/// As whom redbolt comes to a node.
+/// The user as whom redbolt connects to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
-    /// It may do all.
+    /// The user may do everything.
     Default,
-    /// It is told of no change of a key, and hears no channel.
+    /// The user is neither notified of changes nor may subscribe to channels.
     Deaf,
-    /// It publishes nothing.
+    /// The user may not publish.
     Mute,
-    /// It is told of no change of a key.
+    /// The user is not notified of changes of keys.
     Untracked,
 }
 
 impl User {
-    /// Behind all commands and keys.
+    /// Returns the rules that follow the permission for all commands and keys.
     fn rules(self) -> &'static str {
         match self {
             Self::Default => "&*",
@@ -194,13 +194,14 @@ impl User {
 
 const PASSWORD: &str = "interop";
 
-/// The restart guard, the register of the checks, and the push link, which redbolt keeps for 5 s after the last wait.
+/// The restart guard, the register of the checks, and the push link, which redbolt keeps for 5 s
+/// after the last wait.
 const OUR_OWN: [&str; 3] = ["key redbolt:guard", "key counter", "channel __redis__:invalidate"];
 
-/// Where the value is a time, this is one of the next century.
+/// A second of the next century, for formats whose value is a time.
 const A_LATE_SECOND: u64 = 4_100_000_000;
 
-/// Whether redbolt gets a lock without waiting for it.
+/// Returns `true` if redbolt gets a lock without waiting for it.
 pub(crate) fn tries(client: &Client, request: LockRequest<'_>) -> Result<bool, Failure> {
     match client.acquire(request) {
         Ok(lock) => {
@@ -212,7 +213,7 @@ pub(crate) fn tries(client: &Client, request: LockRequest<'_>) -> Result<bool, F
     }
 }
 
-/// Waits for a condition, and says whether it came.
+/// Waits for a condition, and returns `true` if it came to hold.
 pub(crate) fn comes(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + within;
     while !condition() {

@@ -1,12 +1,11 @@
-//! The libraries that redbolt is checked beside, and what is to be known of each.
-//!
-//! Apart because it is a list, which grows. Not here: how they are installed and started, see `library`.
+//! The list of libraries that redbolt is checked with, and the properties of each. `library`
+//! installs and starts them.
 
 use redbolt::Profile;
 
 use crate::library::{Extends, Kept, Library, Runtime};
 
-/// A lock of the usual kind on one node; where it runs is said of each.
+/// A library with a usual lock on one node. Each entry replaces the runtime.
 const IN_PYTHON: Library = Library {
     name: "",
     version: "",
@@ -23,7 +22,7 @@ const IN_PYTHON: Library = Library {
     is_one_of_many: false,
 };
 
-/// One that locks as the others do, on several nodes too.
+/// A library that locks as the others do, also on several nodes.
 const ONE_OF_MANY: Library = Library { takes_majorities: true, is_one_of_many: true, ..IN_PYTHON };
 
 const REDISSON: Library = Library {
@@ -46,7 +45,7 @@ const REDISSON: Library = Library {
     is_one_of_many: false,
 };
 
-/// The last version whose value is a time.
+/// The last version of redis-objects whose value is a time.
 const REDIS_OBJECTS: Library = Library {
     name: "redis-objects-1.4",
     version: "1.4.0",
@@ -60,7 +59,7 @@ const REDIS_OBJECTS: Library = Library {
     ..IN_PYTHON
 };
 
-/// All of them.
+/// All libraries.
 pub(crate) const ALL: [Library; 22] = [
     REDISSON,
     Library {

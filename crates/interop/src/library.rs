@@ -1,7 +1,7 @@
-//! A library: how it is installed, how a peer of it is started, and what it can do.
+//! A library: how it is installed, how a peer of it is started, and what it supports.
 //!
-//! They are installed into a folder outside of the repository, and only by the command that is asked to. Nothing of them is
-//! in the repository but the names and versions. Not here: which there are, see `libraries`; what is checked, see `checks`.
+//! Libraries are installed into a folder outside the repository, and only when the command requests
+//! it. The repository has only their names and versions, in `libraries`.
 
 use std::env;
 use std::fs::{self, File};
@@ -13,42 +13,43 @@ use redbolt::Profile;
 use crate::failure::Failure;
 use crate::peer::Peer;
 
-/// A library that takes locks.
+/// A library with locks.
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
     pub(crate) runtime: Runtime,
-    /// With which redbolt takes part in its locks.
+    /// The profile with which redbolt takes part in its locks.
     pub(crate) profile: Profile,
     pub(crate) prefix: &'static str,
-    /// Whether it locks on several nodes too.
+    /// `true` if it also locks on several nodes.
     pub(crate) takes_majorities: bool,
-    /// How a lock of it is kept for longer than its TTL.
+    /// The way in which a lock is kept for longer than its TTL.
     pub(crate) extends: Extends,
-    /// Whether its owners may enter again.
+    /// `true` if its owners may enter again.
     pub(crate) is_reentrant: bool,
-    /// Whether its locks have fencing tokens.
+    /// `true` if its locks have fencing tokens.
     pub(crate) is_fenced: bool,
-    /// Whether a release of it deletes what is not its own any more.
+    /// `true` if its release deletes a key without a check that it is still its own.
     pub(crate) deletes_without_a_look: bool,
-    /// What it leaves on the nodes after a release.
+    /// The keys that it leaves on the nodes after a release.
     pub(crate) keeps: &'static [Kept],
-    /// Parts of what its processes say that are no complaint, each with the reason.
+    /// The parts of its processes' output that are not complaints, each with the reason.
     pub(crate) says: &'static [(&'static str, &'static str)],
-    /// Whether others that are checked lock as it does, so that less of it is enough.
+    /// `true` if another library of the list locks in the same way, so that fewer checks are
+    /// enough.
     pub(crate) is_one_of_many: bool,
 }
 
-/// What is left after a release, and is meant to be.
+/// A key that is intentionally left after a release.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    /// How its name begins, behind what it is.
+    /// The kind of the entry, and the beginning of its name.
     pub(crate) what: &'static str,
     pub(crate) why: &'static str,
 }
 
-/// How a lock is kept for longer than its TTL.
+/// The way in which a lock is kept for longer than its TTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extends {
     ByItself,
@@ -56,28 +57,27 @@ pub(crate) enum Extends {
     WhenTold,
 }
 
-/// What it runs on, where it comes from, and its program.
+/// The runtime of a library, its source, and its program.
 #[derive(Debug)]
 pub(crate) enum Runtime {
-    /// From the proxy of Go's modules. It is built when it is installed.
+    /// A library from the proxy of Go's modules. It is built when it is installed.
     Go { modules: &'static [&'static str], program: &'static str },
-    /// From Maven's repository.
-    /// The program is told which kind of lock it takes.
+    /// A library from Maven's repository. The program takes the kind of lock as an argument.
     Java { artifacts: &'static [&'static str], program: &'static str, kind: &'static str },
-    /// From npm's registry.
+    /// A library from npm's registry.
     Node { packages: &'static [&'static str], program: &'static str },
-    /// From Debian's archive, unpacked and not installed.
+    /// A library from Debian's archive, unpacked and not installed.
     Php { packages: &'static [&'static str], program: &'static str },
-    /// From the Python package index.
+    /// A library from the Python package index.
     Python { packages: &'static [&'static str], program: &'static str },
-    /// From RubyGems, or from files that are in its folder already.
+    /// A library from RubyGems, or from files that are already in its folder.
     Ruby { gems: &'static [&'static str], program: &'static str },
-    /// From crates.io: lines of a manifest. It is built when it is installed.
+    /// A library from crates.io: lines of a manifest. It is built when it is installed.
     Rust { crates: &'static str, program: &'static str },
 }
 
 impl Library {
-    /// The program without which it does not run, if that is missing.
+    /// Returns the program that it needs to run, if that is missing.
     pub(crate) fn missing_runtime(&self) -> Option<&'static str> {
         let needed: &[&str] = match self.runtime {
             Runtime::Go { .. } => &["go"],
@@ -95,12 +95,13 @@ impl Library {
         cache().join(format!("{}-{}", self.name, self.version))
     }
 
-    /// Whether it was installed before.
+    /// Returns `true` if it was installed before.
     pub(crate) fn is_installed(&self) -> bool {
         fs::read_to_string(self.folder().join(DONE)).is_ok_and(|built| built == self.built())
     }
 
-    /// What is built when it is installed: when that changes, it is installed anew.
+    /// Returns a text of everything that the installation builds. When the text changes, the
+    /// library is installed again.
     fn built(&self) -> String {
         let (common, program) = match self.runtime {
             Runtime::Go { program, .. } => ("go/peer.go", program),
@@ -111,7 +112,7 @@ impl Library {
         text(common) + &text(program)
     }
 
-    /// Installs it, unless it was before.
+    /// Installs it, unless it was installed before.
     pub(crate) fn install(&self) -> Result<(), Failure> {
         if self.is_installed() {
             return Ok(());
@@ -142,12 +143,12 @@ impl Library {
         Ok(fs::write(folder.join(DONE), self.built())?)
     }
 
-    /// Where its processes write what they complain of.
+    /// Returns the file to which its processes write their complaints.
     pub(crate) fn complaints(&self) -> PathBuf {
         self.folder().join("complaints")
     }
 
-    /// What they have complained of, but for what they are known to say and the traces behind that.
+    /// Returns their complaints, without the known lines and the traces that follow those.
     pub(crate) fn complained(&self) -> Result<Vec<String>, Failure> {
         let all = fs::read_to_string(self.complaints())?;
         let mut is_known = false;
@@ -165,16 +166,16 @@ impl Library {
 
     /// Starts a process of it for these nodes.
     pub(crate) fn start(&self, nodes: &[String]) -> Result<Peer, Failure> {
-        // It lives for seconds, and shares two cores.
+        // The process lives for seconds, and shares two cores.
         self.start_with(nodes, &["-XX:TieredStopAtLevel=1"])
     }
 
-    /// The same, of which the time is taken: as fast as it gets.
+    /// Starts a process whose times are measured, with full optimisation.
     pub(crate) fn start_measured(&self, nodes: &[String]) -> Result<Peer, Failure> {
         self.start_with(nodes, &[])
     }
 
-    /// The same, with these options if it is one of Java.
+    /// Starts a process, with these options if it runs on Java.
     fn start_with(&self, nodes: &[String], options: &[&str]) -> Result<Peer, Failure> {
         let programs = programs();
         let folder = self.folder();
@@ -194,7 +195,7 @@ impl Library {
             }
             Runtime::Php { program, .. } => {
                 let mut php = Command::new("php");
-                // Of the system's own settings none: it may have the same extension.
+                // The system's own settings are ignored, because they may load the same extension.
                 php.arg("-n");
                 for extension in ["igbinary.so", "redis.so"] {
                     let path = file_below(&folder.join("usr/lib/php"), extension)?;
@@ -224,7 +225,7 @@ impl Library {
     }
 }
 
-/// Copies these artifacts, and what they need, into the folder.
+/// Copies these artifacts, and their dependencies, into the folder.
 fn install_for_java(folder: &Path, artifacts: &[&str]) -> Result<(), Failure> {
     let log = ["org.slf4j:slf4j-simple:2.0.17"];
     let dependency = |artifact: &&str| {
@@ -246,7 +247,7 @@ fn install_for_java(folder: &Path, artifacts: &[&str]) -> Result<(), Failure> {
     run(Command::new("mvn").args(copy).arg("-DoutputDirectory=lib").current_dir(folder))
 }
 
-/// Builds the program in the folder, where all that it needs is.
+/// Builds the program in the folder, which has all its dependencies.
 fn install_for_go(folder: &Path, modules: &[&str], program: &str) -> Result<(), Failure> {
     let go = |args: &[&str]| run(Command::new("go").args(args).current_dir(folder));
     fs::copy(programs().join("go/peer.go"), folder.join("peer.go"))?;
@@ -269,7 +270,7 @@ fn install_for_php(folder: &Path, packages: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same in Rust.
+/// Builds the program with these crates in the folder.
 fn install_for_rust(folder: &Path, crates: &str, program: &str) -> Result<(), Failure> {
     let source = folder.join("src");
     fs::create_dir_all(&source)?;
@@ -286,7 +287,7 @@ fn install_for_rust(folder: &Path, crates: &str, program: &str) -> Result<(), Fa
     Ok(fs::remove_dir_all(target)?)
 }
 
-/// A file of this name in one of the folders in this one.
+/// Returns a file of this name in one of the folders in this one.
 fn file_below(folder: &Path, name: &str) -> Result<PathBuf, Failure> {
     for inner in fs::read_dir(folder)? {
         let path = inner?.path().join(name);
@@ -297,12 +298,12 @@ fn file_below(folder: &Path, name: &str) -> Result<PathBuf, Failure> {
     Err(format!("{name} is missing in {}", folder.display()).into())
 }
 
-/// Where the programs of the peers are.
+/// Returns the folder of the peers' programs.
 fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
-/// Where they are installed.
+/// Returns the folder into which they are installed.
 fn cache() -> PathBuf {
     let own = env::var_os("REDBOLT_INTEROP_CACHE").filter(|own| !own.is_empty()).map(PathBuf::from);
     let of_user = || Some(PathBuf::from(env::var_os("HOME")?).join(".cache/redbolt-interop"));
@@ -322,5 +323,5 @@ fn run(command: &mut Command) -> Result<(), Failure> {
     }
 }
 
-/// A file that is there once all is, with what was built.
+/// The file that exists once everything is installed, with the text of what was built.
 const DONE: &str = "installed";

@@ -1,6 +1,8 @@
-//! `interop`: redbolt beside real processes of other lock libraries, on the same real nodes.
+//! `interop`: checks redbolt together with real processes of other lock libraries, on the same real
+//! nodes.
 //!
-//! Both exclude each other, wake each other, extend, die and leave nothing. Each check has a control that makes it fail.
+//! Both sides exclude each other, wake each other, extend, die and leave nothing. Each check has a
+//! control that makes it fail.
 
 mod beside;
 mod checks;
@@ -27,7 +29,8 @@ use self::libraries::ALL;
 use self::library::Library;
 use self::table::Section;
 
-/// Checks redbolt beside other libraries. They are installed into ~/.cache/redbolt-interop, or where REDBOLT_INTEROP_CACHE says.
+/// Checks redbolt together with other libraries. They are installed into ~/.cache/redbolt-interop,
+/// or into REDBOLT_INTEROP_CACHE.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask interop")]
 struct Arguments {
@@ -37,19 +40,20 @@ struct Arguments {
     /// Only this check; may be repeated
     #[arg(long = "check", value_name = "NAME")]
     checks: Vec<String>,
-    /// Only what is installed already
+    /// Only libraries that are installed already
     #[arg(long)]
     installed: bool,
-    /// Of libraries that lock as others do only the most important checks, on one node
+    /// For libraries that lock as others do, run only the most important checks, on one node
     #[arg(long)]
     short: bool,
     /// How often each side takes the lock in the check of exclusion
     #[arg(long, default_value_t = 450)]
     turns: u32,
-    /// How many hand-offs are measured, for each of the rounds with --beside
+    /// How many hand-offs are measured; with --beside, in each round
     #[arg(long, default_value_t = 40)]
     hand_offs: usize,
-    /// Instead of the checks, measure Redisson and redbolt in turn: locks that nobody else wants, and hand-offs
+    /// Instead of the checks, measure Redisson and redbolt in turn: uncontended locks, and
+    /// hand-offs
     #[arg(long)]
     beside: bool,
     /// How many rounds are measured with --beside
@@ -58,10 +62,10 @@ struct Arguments {
     /// How many locks are measured in each of these rounds
     #[arg(long, default_value_t = 500)]
     pairs: usize,
-    /// Write the results to this file; what is in it of others stays
+    /// Write the results to this file; results of other libraries in it stay
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Be a process of redbolt's that is told what to do
+    /// Be a process of redbolt that executes commands
     #[arg(long, hide = true, num_args = 1.., value_name = "PROFILE> <NODE")]
     as_peer: Vec<String>,
 }
@@ -97,7 +101,7 @@ fn be_a_peer(words: &[String]) -> ExitCode {
     }
 }
 
-/// A section for each number of nodes that a library can have.
+/// Returns a section for each number of nodes that a library can have.
 fn of(library: &Library, arguments: &Arguments) -> Vec<Section> {
     let not_run = |reason: String| {
         println!("interop: {} {} was not run: {reason}", library.name, library.version);
@@ -129,7 +133,7 @@ fn of(library: &Library, arguments: &Arguments) -> Vec<Section> {
         .collect()
 }
 
-/// What each check has found out.
+/// Returns the result of each check.
 fn run(
     library: &Library,
     nodes: usize,

@@ -1,7 +1,8 @@
-//! redbolt as a peer: a process of its own that is told what to do a line at a time, as those of other libraries are.
+//! redbolt as a peer: a separate process that executes commands, one per line, like those of other
+//! libraries.
 //!
-//! Apart from `fleet`, whose redbolt is in the process that checks: where times are compared, both sides pay for the same, and a
-//! process of its own can be killed.
+//! `fleet` uses redbolt in the process that checks. Here, both sides have the same overhead when
+//! times are compared, and a separate process can be killed.
 
 use std::collections::HashMap;
 use std::env;
@@ -15,13 +16,13 @@ use crate::failure::Failure;
 use crate::library::Library;
 use crate::peer::Peer;
 
-/// Starts a process of it for these nodes, with the profile of this library.
+/// Starts a process of redbolt for these nodes, with the profile of this library.
 pub(crate) fn start(library: &Library, nodes: &[String]) -> Result<Peer, Failure> {
     let mut command = Command::new(env::current_exe()?);
     Peer::start(command.arg("--as-peer").arg(library.profile.name()).args(nodes))
 }
 
-/// Does what it is told until the input ends: its profile and its nodes come first.
+/// Executes commands until the input ends: the profile and the nodes come first.
 pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let (profile, nodes) = words.split_first().ok_or("no profile")?;
     let profile = Profile::of_name(profile).ok_or("no such profile")?;
@@ -31,7 +32,7 @@ pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     for order in io::stdin().lock().lines() {
         let order = order?;
         let reply = match order.split(' ').collect::<Vec<_>>()[..] {
-            // Its TTL is the same without a lease: this API has no watchdog.
+            // The TTL is the same without a lease, because this API has no watchdog.
             ["pairs", name, count, _] => pairs(&client, &request(name, profile), count.parse()?),
             ["hold", name, ttl] => hold(&client, request(name, profile), &mut held, name, ttl),
             ["wait", name] => wait(&client, request(name, profile), &mut held, name),
@@ -48,7 +49,7 @@ fn request(name: &str, profile: Profile) -> LockRequest<'_> {
     LockRequest::new(name).format(profile).ttl(TTL)
 }
 
-/// How many nanoseconds each pair of lock and unlock takes.
+/// Returns how many nanoseconds each pair of lock and unlock takes.
 fn pairs(client: &Client, request: &LockRequest<'_>, count: usize) -> Result<String, Failure> {
     let mut reply = "pairs".to_owned();
     for _ in 0..count {
@@ -65,7 +66,7 @@ fn pairs(client: &Client, request: &LockRequest<'_>, count: usize) -> Result<Str
     Ok(reply)
 }
 
-/// Waits for a lock, and says when it came.
+/// Waits for a lock, and returns when it was granted.
 fn wait<'c>(
     client: &'c Client,
     request: LockRequest<'_>,
@@ -78,7 +79,7 @@ fn wait<'c>(
     Ok(format!("held {at}"))
 }
 
-/// Takes a lock for so many milliseconds.
+/// Acquires a lock for this many milliseconds.
 fn hold<'c>(
     client: &'c Client,
     request: LockRequest<'_>,
@@ -91,7 +92,7 @@ fn hold<'c>(
     Ok("held".to_owned())
 }
 
-/// Says when it began to release.
+/// Releases a lock, and returns when the release began.
 fn leave(held: &mut HashMap<String, LockGuard<'_>>, name: &str) -> Result<String, Failure> {
     let lock = held.remove(name).ok_or("it is not held")?;
     let at = now()?;
@@ -106,11 +107,11 @@ fn released(lock: LockGuard<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Nanoseconds since 1970: two processes of one machine compare them.
+/// Returns the nanoseconds since 1970, which two processes of one machine can compare.
 fn now() -> Result<u128, Failure> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())
 }
 
-/// As for the other side.
+/// The TTL, which is the same for the other side.
 const TTL: Duration = Duration::from_secs(20);
 const LONGEST: Duration = Duration::from_secs(60);

@@ -1,6 +1,5 @@
-//! A peer: a process of another library, which is told what to do a line at a time, and answers with a line.
-//!
-//! Not here: which libraries there are and how they get here, see `library`.
+//! A peer: a process of another library, which reads commands, one per line, and answers each with
+//! a line. `library` installs and starts it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
-/// A process that runs. It is killed in the end.
+/// A running process, which is killed when this value is dropped.
 pub(crate) struct Peer {
     process: Child,
     orders: Option<ChildStdin>,
@@ -28,18 +27,18 @@ impl Peer {
         Ok(Self { orders: process.stdin.take(), process, replies })
     }
 
-    /// Says what to do. The reply is awaited elsewhere.
+    /// Sends a command. The reply is awaited elsewhere.
     pub(crate) fn order(&mut self, order: &str) -> Result<(), Failure> {
         let orders = self.orders.as_mut().ok_or("the peer was told to end")?;
         Ok(writeln!(orders, "{order}").and_then(|()| orders.flush())?)
     }
 
-    /// The next reply, and when it came.
+    /// Returns the next reply, and when it came.
     pub(crate) fn reply(&mut self) -> Result<(String, Instant), Failure> {
         Ok(self.replies.recv_timeout(LIMIT).map_err(|error| format!("no reply: {error}"))?)
     }
 
-    /// The next reply, if it is there.
+    /// Returns the next reply, if it has arrived.
     pub(crate) fn has_replied(&mut self) -> Result<Option<String>, Failure> {
         match self.replies.try_recv() {
             Ok((reply, _)) => Ok(Some(reply)),
@@ -48,7 +47,7 @@ impl Peer {
         }
     }
 
-    /// Says what to do, and expects this reply.
+    /// Sends a command, and expects this reply.
     pub(crate) fn expect(&mut self, order: &str, expected: &str) -> Result<Instant, Failure> {
         self.order(order)?;
         let (reply, at) = self.reply()?;
@@ -58,7 +57,7 @@ impl Peer {
         }
     }
 
-    /// Whether it gets a lock without waiting for it.
+    /// Returns `true` if it gets a lock without waiting for it.
     pub(crate) fn tries(&mut self, name: &str, ttl: Duration) -> Result<bool, Failure> {
         self.order(&format!("acquire {name} 0 {}", ttl.as_millis()))?;
         match self.reply()?.0.as_str() {
@@ -68,14 +67,14 @@ impl Peer {
         }
     }
 
-    /// Ends it with no time for a last word.
+    /// Kills the process, without a chance to clean up.
     pub(crate) fn kill(&mut self) -> Result<(), Failure> {
         self.process.kill()?;
         self.process.wait()?;
         Ok(())
     }
 
-    /// Lets it end by itself.
+    /// Lets the process end by itself.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
         self.orders = None;
         let until = Instant::now() + LIMIT;
@@ -91,13 +90,13 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It has ended if this fails.
+        // The process has ended if this fails.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Passes lines on until one of both ends is gone.
+/// Passes lines on until one of both ends is closed.
 fn listen(output: ChildStdout, to: &Sender<(String, Instant)>) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         if to.send((line, Instant::now())).is_err() {
@@ -106,5 +105,5 @@ fn listen(output: ChildStdout, to: &Sender<(String, Instant)>) {
     }
 }
 
-/// The longest that anything is waited for.
+/// The longest wait for anything.
 pub(crate) const LIMIT: Duration = Duration::from_secs(180);

@@ -6,18 +6,18 @@ use crate::checks::{Found, NONE};
 use crate::libraries::ALL;
 use crate::library::Library;
 
-/// A part of the page: the results of one library on so many nodes, or those of a measurement.
+/// A part of the page: the results of one library on this many nodes, or those of a measurement.
 #[derive(Debug)]
 pub(crate) struct Section {
     pub(crate) title: String,
     pub(crate) body: String,
-    /// Its row in the table of all, if it has one.
+    /// The row in the table of all libraries, if it has one.
     pub(crate) row: Option<String>,
     pub(crate) has_failed: bool,
 }
 
 impl Section {
-    /// What each check has found out.
+    /// Builds a section from the result of each check.
     pub(crate) fn new(
         library: &Library,
         nodes: usize,
@@ -45,13 +45,14 @@ impl Section {
         Self { title, body: String::new(), row: None, has_failed: false }
     }
 
-    /// What it is about: the title without the version.
+    /// Returns the subject: the title without the version.
     fn subject(&self) -> (&str, &str) {
         let (name, rest) = self.title.split_once(' ').unwrap_or((&self.title, ""));
         (name, rest.split_once(' ').map_or("", |(_, rest)| rest))
     }
 
-    /// Where it stands: the measurement first, then as in the list of libraries, with few nodes first.
+    /// Returns the key by which sections are sorted: the measurement first, then as in the list of
+    /// libraries, with few nodes first.
     fn place(&self) -> (bool, usize, &str) {
         let (name, subject) = self.subject();
         let place = ALL.iter().position(|library| library.name == name);
@@ -59,12 +60,12 @@ impl Section {
     }
 }
 
-/// A cell that Markdown shows as it is: the words of a library may have brackets.
+/// Escapes a cell, so that Markdown shows it as it is: a library's messages may have brackets.
 fn as_text(words: &str) -> String {
     words.replace('[', r"\[").replace(']', r"\]").replace('|', r"\|").replace('\n', " ")
 }
 
-/// What each check has found out, in brief.
+/// Returns the row with the result of each check, in brief.
 fn row(subject: &str, nodes: usize, outcomes: &[(&str, Result<Found, String>)]) -> String {
     let brief = |name: &str| {
         let (_, outcome) = outcomes.iter().find(|(of, _)| *of == name)?;
@@ -79,19 +80,19 @@ fn row(subject: &str, nodes: usize, outcomes: &[(&str, Result<Found, String>)]) 
     format!("{row} {} |\n", also.join(", "))
 }
 
-/// How the row of so many nodes begins.
+/// Returns the beginning of the row for this many nodes.
 fn row_of(subject: &str, nodes: impl Display) -> String {
     format!("| {subject} | {nodes} |")
 }
 
-/// A check for each column.
+/// The columns, one for each check.
 const COLUMNS: [&str; 7] =
     ["exclusion", "wake-up", "extension", "re-entry", "foreign release", "crash", "nothing left"];
 
-/// What only some libraries have shares the last column.
+/// The checks that share the last column, because only some libraries have these features.
 const ALSO: [&str; 4] = ["readers", "fencing", "at least", "start"];
 
-/// The sections, and those of the page before that are not made anew.
+/// Returns the page with the new sections, and those of the page before that were not replaced.
 pub(crate) fn page(made: Vec<Section>, before: &str) -> String {
     let kept = before.split("\n## ").skip(1).map(|text| {
         let (title, body) = text.split_once('\n').unwrap_or((text, ""));
@@ -106,7 +107,7 @@ pub(crate) fn page(made: Vec<Section>, before: &str) -> String {
         .filter(|kept| made.iter().all(|made| made.subject() != kept.subject()))
         .collect();
     let was_run = |library: &str| sections.iter().any(|kept| kept.subject().0 == library);
-    // That a library was not run this time says less than what it has shown before.
+    // A library that was not run this time must not replace its earlier results.
     let news: Vec<_> =
         made.into_iter().filter(|it| !it.body.is_empty() || !was_run(it.subject().0)).collect();
     sections.extend(news);
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_that_are_not_made_anew_stay() {
+    fn sections_that_are_not_replaced_stay() {
         let one = page(
             vec![section("redsync 1, N = 1", "\nold\n"), section("pottery 1, N = 1", "\nthis\n")],
             "",
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_a_library_are_no_markdown() {
+    fn messages_of_a_library_are_escaped() {
         assert_eq!(
             as_text("locked nodes: [0] | of 1\nin vain"),
             r"locked nodes: \[0\] \| of 1 in vain"

@@ -1,4 +1,4 @@
-//! What all peers in Rust have in common: they are told on standard input what to do, a line at a time.
+//! The common part of all peers in Rust: they read commands on standard input, one per line.
 
 use std::error::Error;
 use std::io::{self, BufRead};
@@ -9,18 +9,18 @@ pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// A library. TTLs are in milliseconds.
 pub trait Adapter {
-    /// Whether it got the lock, which it asks for once.
+    /// Tries once to get the lock, and returns `true` if it did.
     fn attempt(&mut self, name: &str, ttl: usize) -> Outcome<bool>;
     fn release(&mut self, name: &str) -> Outcome<()>;
     fn extend(&mut self, name: &str, ttl: usize) -> Outcome<()>;
 }
 
-/// The addresses of the nodes.
+/// Returns the addresses of the nodes.
 pub fn addresses() -> Vec<String> {
     std::env::args().skip(1).map(|address| format!("redis://{address}")).collect()
 }
 
-/// Does what it is told until the input ends. Counters are on the first node.
+/// Executes commands until the input ends. Counters are on the first node.
 pub fn serve(it: &mut impl Adapter) -> Outcome<()> {
     let mut counters = redis::Client::open(addresses().remove(0))?.get_connection()?;
     for line in io::stdin().lock().lines() {
@@ -69,7 +69,7 @@ fn obey(
     Ok(reply.to_owned())
 }
 
-/// Reads, waits and writes under the lock, which nothing else protects.
+/// Reads, waits and writes under the lock, which alone protects the counter.
 fn count(
     it: &mut impl Adapter,
     counters: &mut redis::Connection,

@@ -33,7 +33,7 @@ impl Adapter for Peer<'_> {
 
 fn main() -> Outcome<()> {
     let mut manager = RedLock::new(peer::addresses());
-    // It sleeps after each attempt, also the last, for up to so many milliseconds.
+    // It sleeps after each attempt, also the last, for up to this many milliseconds.
     manager.set_retry(1, 10);
     peer::serve(&mut Peer { manager: &manager, held: HashMap::new() })
 }

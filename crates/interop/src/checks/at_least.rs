@@ -1,7 +1,8 @@
-//! A lock that is kept for a time after its work has ended: of ShedLock, and of the command line beside it.
+//! A lock that is kept for a time after its work has ended, by ShedLock and by redbolt's command
+//! line.
 //!
-//! Apart because it is the command line that keeps it, so that a process of it runs. Here too: what it costs that ShedLock deletes
-//! without a look.
+//! This check runs a process of the command line, because the library has no such feature. It also
+//! shows the cost of ShedLock's delete without a check.
 
 use std::env;
 use std::path::PathBuf;
@@ -13,7 +14,8 @@ use crate::fleet::{Fleet, comes, tries};
 
 use super::common::{Extent, Found, LONG};
 
-/// Who has it after its work keeps others out, on both sides; without that time nobody does.
+/// Checks that on both sides a holder that keeps the lock after its work excludes others, and that
+/// without that time it does not.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     if !fleet.library.name.starts_with("shedlock") {
         return Ok(Found::none());
@@ -47,7 +49,7 @@ pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     Ok(Found::new("at least", words))
 }
 
-/// A job of the command line that is done at once.
+/// Runs a job of the command line that is done at once.
 fn run_a_job(program: &PathBuf, fleet: &Fleet<'_>, at_least: Duration) -> Result<(), Failure> {
     let mut job = Command::new(program);
     job.args(["lock", "--prefix", fleet.library.prefix]);
@@ -55,7 +57,7 @@ fn run_a_job(program: &PathBuf, fleet: &Fleet<'_>, at_least: Duration) -> Result
         job.args(["--node", &address]);
     }
     if !at_least.is_zero() {
-        // A lock is never shortened, so its TTL has to be less.
+        // A lock is never shortened, so its TTL must be less.
         job.args(["--ttl", "1s"]);
         job.arg("--at-least").arg(format!("{}s", at_least.as_secs()));
     }
@@ -70,9 +72,9 @@ fn told(refused: bool, stays: bool, who: &str, at_least: Duration) -> Result<(),
     }
 }
 
-/// It is free then, and not before.
+/// Checks that the lock becomes free then, and not before.
 fn in_time(came: bool, since: Instant, at_least: Duration) -> Result<(), Failure> {
-    // Both count in milliseconds, on clocks of their own.
+    // Both count in milliseconds, each on a different clock.
     let early = Duration::from_millis(20);
     match came && since.elapsed() + early >= at_least {
         true => Ok(()),
@@ -80,13 +82,14 @@ fn in_time(came: bool, since: Instant, at_least: Duration) -> Result<(), Failure
     }
 }
 
-/// It holds for longer than it may, and deletes without a look what redbolt has by then. Extension notices.
+/// Lets ShedLock hold for longer than it may and delete, without a check, the lock that redbolt has
+/// by then. The next extension notices.
 fn overrun(fleet: &Fleet<'_>) -> Result<&'static str, Failure> {
     let mut peer = fleet.peer()?;
     let client = fleet.client()?;
     peer.expect("acquire over 0 1000", "held")?;
     let mut lock = client.acquire(fleet.patiently("over"))?;
-    // The control: until it releases, redbolt's lock is there.
+    // As a control, redbolt's lock is there until ShedLock releases.
     lock.extend(LONG)?;
     peer.expect("release over", "released")?;
     match lock.extend(LONG) {
@@ -95,8 +98,8 @@ fn overrun(fleet: &Fleet<'_>) -> Result<&'static str, Failure> {
     }
 }
 
-/// The program of the command line, built as this one is. `cargo xtask test` has built it and names
-/// it.
+/// Returns the program of the command line, built as this one is. `cargo xtask test` has built it
+/// and names it.
 fn command_line() -> Result<PathBuf, Failure> {
     if let Some(built) = env::var_os("REDBOLT_CLI") {
         return Ok(built.into());
@@ -117,5 +120,5 @@ fn command_line() -> Result<PathBuf, Failure> {
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// So long it is kept.
+/// The time for which the lock is kept.
 const LEAST: Duration = Duration::from_secs(2);

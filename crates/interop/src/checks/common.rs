@@ -6,7 +6,7 @@ use redbolt::{LockLost, Released};
 
 use crate::failure::Failure;
 
-/// How much is done.
+/// The extent of the checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub(crate) turns: u32,
@@ -14,7 +14,7 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// How many attempts of each side have to meet a lock of the other one: 200 of 450 turns.
+    /// Returns how many attempts of each side must meet a lock of the other one: 200 of 450 turns.
     pub(super) fn contended(self) -> u32 {
         self.turns * 4 / 9
     }
@@ -26,7 +26,7 @@ pub(crate) const NONE: &str = "–";
 /// The result of a check.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// For the table of all libraries.
+    /// The text for the table of all libraries.
     pub(crate) brief: String,
     pub(crate) words: String,
 }
@@ -36,7 +36,7 @@ impl Found {
         Self { brief: brief.into(), words: words.into() }
     }
 
-    /// The library has no such thing.
+    /// Returns the result for a library without this feature.
     pub(super) fn none() -> Self {
         Self::new(NONE, "it has none")
     }
@@ -49,7 +49,7 @@ pub(super) fn release(outcome: Result<Released, LockLost>) -> Result<(), Failure
     }
 }
 
-/// The median, and the largest of a hundred.
+/// Returns the median, and the largest of a hundred.
 pub(super) fn percentiles(mut spans: Vec<Duration>) -> String {
     spans.sort_unstable();
     format!("{}/{}", ms(at(&spans, 50)), ms(at(&spans, 99)))
@@ -76,5 +76,5 @@ pub(super) fn held(reply: &str) -> Result<(), Failure> {
 /// The time within which a waiter has gone to sleep.
 pub(crate) const SETTLED: Duration = Duration::from_millis(250);
 
-/// Longer than any check takes.
+/// A limit longer than any check takes.
 pub(super) const LONG: Duration = Duration::from_secs(20);

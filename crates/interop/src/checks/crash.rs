@@ -1,4 +1,4 @@
-//! A holder is killed: the other side has to wait for its TTL, and no longer.
+//! A holder is killed: the other side must wait for its TTL, and no longer.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::peer::Peer;
 
 use super::common::{Extent, Found};
 
-/// A process of each side dies. Without a TTL its lock would stay.
+/// Checks that a dead holder's lock expires, on each side. Without a TTL it would stay.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     let client = fleet.client()?;
     let mut peer = fleet.peer()?;
@@ -31,7 +31,7 @@ pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     ))
 }
 
-/// A process of it, which has connected.
+/// Starts a process of redbolt, which connects.
 fn redbolt(fleet: &Fleet<'_>) -> Result<Peer, Failure> {
     let mut redbolt = own::start(fleet.library, &fleet.addresses())?;
     redbolt.expect(&format!("pairs {} 1 0", fleet.key("warm-up")), "pairs")?;
@@ -42,7 +42,7 @@ fn hold(fleet: &Fleet<'_>) -> String {
     format!("hold {} {}", fleet.key("dead"), TTL.as_millis())
 }
 
-/// It takes the lock, and is killed. When it was told to.
+/// Lets it acquire the lock, kills it, and returns the time of the order.
 fn dies(mut holder: Peer, order: &str) -> Result<Instant, Failure> {
     let since = Instant::now();
     holder.expect(order, "held")?;
@@ -50,7 +50,7 @@ fn dies(mut holder: Peer, order: &str) -> Result<Instant, Failure> {
     Ok(since)
 }
 
-/// A lock of a holder that dies keeps the other side out until its TTL is over.
+/// Checks that the lock of a dead holder keeps the other side out until its TTL has passed.
 fn outlives(
     dies: impl FnOnce() -> Result<Instant, Failure>,
     mut is_granted: impl FnMut() -> Result<bool, Failure>,
@@ -73,5 +73,5 @@ fn outlives(
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// By so much two clocks may differ.
+/// The largest difference between two clocks.
 const CLOCKS: Duration = Duration::from_millis(20);

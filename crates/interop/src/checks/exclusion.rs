@@ -1,6 +1,7 @@
-//! Both count in a register that nothing but the lock protects.
+//! Both sides count in a register that only the lock protects.
 //!
-//! How often one finds the lock in the other's hands is up to the machine, so both go on until that has been often enough.
+//! How often one side finds the lock held by the other depends on the machine, so both continue
+//! until it has happened often enough.
 
 use std::thread;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::fleet::Fleet;
 use super::common::{Extent, Found, release};
 use super::wrong_field;
 
-/// No count may be lost, and without the same key some are.
+/// Checks that no count is lost, and that without a common key some are.
 pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {
     let wanted = extent.contended();
     let mut all = Count::default();
@@ -45,7 +46,7 @@ pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure>
     ))
 }
 
-/// What came of counting together.
+/// The result of counting together.
 #[derive(Default)]
 struct Count {
     theirs: u32,
@@ -65,7 +66,7 @@ impl Count {
     }
 }
 
-/// The peer counts so often, and redbolt for as long as it does.
+/// Lets the peer count this often, and redbolt for as long as the peer does.
 fn count_together(
     fleet: &Fleet<'_>,
     theirs: &str,
@@ -112,5 +113,5 @@ fn count_once(
     Ok(())
 }
 
-/// So often a peer counts at the most, if the two do not meet as often as is wanted.
+/// The largest number of rounds of a peer, if the two do not meet as often as required.
 const MOST_ROUNDS: u32 = 5;

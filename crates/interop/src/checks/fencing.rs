@@ -1,4 +1,4 @@
-//! Both sides have their fencing tokens from one counter, so that a store can compare those of either.
+//! Both sides have their fencing tokens from one counter, so that a store can compare them.
 
 use redbolt::Client;
 
@@ -8,7 +8,7 @@ use crate::peer::Peer;
 
 use super::common::{Extent, Found, release};
 
-/// Whoever comes next has a larger token. Where the counter is lost, nobody has.
+/// Checks that each later holder has a larger token, unless the counter is lost.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     if !fleet.library.is_fenced {
         return Ok(Found::none());
@@ -59,5 +59,5 @@ fn token_of_redbolt(fleet: &Fleet<'_>, client: &Client) -> Result<u64, Failure> 
 
 const NAME: &str = "fenced";
 
-/// So often each side has the lock.
+/// The number of turns of each side.
 const TURNS: u32 = 20;

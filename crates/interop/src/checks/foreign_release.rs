@@ -1,13 +1,16 @@
-//! A lock is lost, and the other side has it by then: whether a release of who had it deletes that.
+//! A lock is lost, and the other side has acquired it: a release by the former holder must not
+//! delete it.
 //!
-//! It is lost by a DEL from outside, so that who had it knows nothing of that and does what it always does.
+//! A DEL from outside causes the loss, so that the former holder does not notice and releases as
+//! usual.
 
 use crate::failure::Failure;
 use crate::fleet::{Fleet, tries};
 
 use super::common::{Extent, Found, LONG};
 
-/// The peer's release and redbolt's. Some libraries delete without a look: that they do is known of each.
+/// Checks the peer's release and redbolt's. Some libraries delete without a check, as their entries
+/// state.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     let said = released_by_it(fleet)?;
     released_by_redbolt(fleet)?;
@@ -25,7 +28,7 @@ fn released_by_it(fleet: &Fleet<'_>) -> Result<String, Failure> {
     peer.expect("acquire mine 0 20000", "held")?;
     fleet.delete("mine");
     let mut lock = client.acquire(fleet.request("mine"))?;
-    // The control for those that delete it: until then it is there.
+    // This is the control for those that delete it: until then the key is there.
     lock.extend(LONG)?;
     peer.order("release-lost mine")?;
     let (reply, _) = peer.reply()?;
@@ -44,7 +47,7 @@ fn released_by_it(fleet: &Fleet<'_>) -> Result<String, Failure> {
     }
 }
 
-/// Its release, and the undo of an attempt that is refused.
+/// Checks redbolt's release, and the undo of an attempt that is refused.
 fn released_by_redbolt(fleet: &Fleet<'_>) -> Result<(), Failure> {
     let mut peer = fleet.peer()?;
     let client = fleet.client()?;

@@ -1,7 +1,7 @@
-//! What is left on the nodes, and what a peer has complained of.
+//! Keys and subscriptions left on the nodes, and complaints of a peer.
 //!
-//! It is looked at right after a release, with both sides alive and nobody waiting. Later a TTL, or the end of a connection, would
-//! have taken away what was forgotten.
+//! The nodes are read right after a release, with both sides alive and without waiters. Later, a
+//! TTL or the end of a connection would have removed the leftovers.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::fleet::{Fleet, comes};
 use super::common::{Extent, Found};
 use super::wake_up::hand_over;
 
-/// Each side has had the lock from the other one. What they are not known to keep is gone.
+/// Lets each side take the lock over from the other, and checks that only the known leftovers stay.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     let (mut one, mut two) = (fleet.peer()?, fleet.peer()?);
     let mut client = fleet.client()?;
@@ -44,12 +44,13 @@ pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     Ok(Found::new(brief, words))
 }
 
-/// Soon after a release, that is: Redisson deletes the latch of an unlock when that has returned.
+/// Returns `true` if the nodes are clean soon after a release: Redisson deletes the latch of an
+/// unlock after that has returned.
 fn is_clean(fleet: &Fleet<'_>) -> bool {
     comes(SOON, || fleet.leftovers().is_empty())
 }
 
-/// The control: a key that would go by itself, and connections that listen.
+/// Checks, as a control, that a key with a TTL and subscribed connections are seen.
 fn what_is_left_is_seen(fleet: &Fleet<'_>) -> Result<(), Failure> {
     let server = &fleet.servers[0];
     server.cmd("SET forgotten 1 PX 20000");
@@ -68,7 +69,7 @@ fn what_is_left_is_seen(fleet: &Fleet<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The control: a line of its processes that it is not known to say.
+/// Checks, as a control, that an unknown line of its processes is seen.
 fn complaints_are_seen(fleet: &Fleet<'_>) -> Result<(), Failure> {
     let file = fleet.library.complaints();
     let before = fs::read_to_string(&file)?;
@@ -81,5 +82,5 @@ fn complaints_are_seen(fleet: &Fleet<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Shorter than any TTL that a library sets.
+/// A time shorter than any TTL that a library sets.
 const SOON: Duration = Duration::from_millis(500);

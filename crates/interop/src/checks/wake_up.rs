@@ -1,7 +1,8 @@
-//! How long it takes from a release to the grant of who waits.
+//! The time from a release to the grant of a waiter.
 //!
-//! Where a library tells its waiters of a release, the control is one that is not told, in the same run: what slows the one
-//! slows the other. A server tells redbolt of each change of a key, so that the messages of others are heard where it must not.
+//! If a library notifies its waiters, the control is a waiter that is not notified, in the same
+//! run, so that a slow machine slows both. Servers report each change of a key to redbolt, so the
+//! library's messages are tested with a user who may not use tracking.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +15,8 @@ use crate::peer::Peer;
 
 use super::common::{Extent, Found, LONG, SETTLED, at, held, ms, percentiles, release};
 
-/// Between all sides. Who is told of a release wakes many times sooner than who is not.
+/// Checks the hand-offs between all sides. A waiter that is notified wakes many times sooner than
+/// one that is not.
 pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {
     let (mut one, mut two) = (fleet.peer()?, fleet.peer()?);
     let mut client = fleet.client()?;
@@ -35,7 +37,7 @@ pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure>
     ))
 }
 
-/// From redbolt to a peer, from that to redbolt, and from one peer to the other: how long each takes.
+/// Returns the times from redbolt to a peer, from a peer to redbolt, and from one peer to another.
 pub(super) fn hand_over(
     fleet: &Fleet<'_>,
     client: &mut Client,
@@ -55,8 +57,8 @@ pub(super) fn hand_over(
     Ok([to_it, to_redbolt, at.duration_since(since)])
 }
 
-/// redbolt releases while the peer waits, which has it then. A peer that is not told sleeps for as long as this TTL, or until it has
-/// waited for twice as long.
+/// Releases redbolt's lock while the peer waits, and returns when the peer has it. A peer that is
+/// not notified sleeps for as long as this TTL, or until it has waited for twice as long.
 fn to_it(
     fleet: &Fleet<'_>,
     client: &Client,
@@ -73,7 +75,7 @@ fn to_it(
     Ok(at.duration_since(since))
 }
 
-/// The peer has the lock, and releases it after that time, while redbolt waits.
+/// Lets the peer release its lock after this time, while redbolt waits.
 fn to_redbolt(
     fleet: &Fleet<'_>,
     client: &mut Client,
@@ -97,13 +99,14 @@ fn waits(client: &Client, fleet: &Fleet<'_>) -> Result<Instant, Failure> {
     Ok(at)
 }
 
-/// The control: a release that tells nobody. A waiter that polls finds that as soon as any, so there is none.
+/// Measures, as a control, a release without a notification. There is none for a library that
+/// polls, because polling finds every release equally soon.
 fn untold(fleet: &Fleet<'_>, waiter: &mut Peer, told: Duration) -> Result<String, Failure> {
     let (span, how) = match fleet.library.profile {
         profile if PUBLISH.contains(&profile) => {
             (to_it(fleet, &fleet.client_as(User::Mute)?, waiter, SHORT)?, "without a message")
         }
-        // Who may not write the list gets no lock of this profile.
+        // A user who may not write the list gets no lock of this profile.
         profile if profile == Profile::PYTHON_REDIS_LOCK => {
             (after_a_del(fleet, waiter)?, "after a DEL")
         }
@@ -114,7 +117,7 @@ fn untold(fleet: &Fleet<'_>, waiter: &mut Peer, told: Duration) -> Result<String
     Ok(format!("control: {} {how}", ms(span)))
 }
 
-/// The key goes without a word. This peer sleeps for as long as the TTL that it asks for.
+/// Deletes the key without a message. This peer sleeps for as long as the TTL that it requests.
 fn after_a_del(fleet: &Fleet<'_>, waiter: &mut Peer) -> Result<Duration, Failure> {
     let client = fleet.client()?;
     let lock = client.acquire(fleet.patiently("hand"))?;
@@ -128,8 +131,8 @@ fn after_a_del(fleet: &Fleet<'_>, waiter: &mut Peer) -> Result<Duration, Failure
     Ok(at.duration_since(since))
 }
 
-/// The messages of the peer alone wake redbolt, where nodes must not report changes of a key. The control is who may not hear
-/// those either, and goes by the timer.
+/// Checks that messages of the peer alone wake redbolt, as a user without tracking. The control is
+/// a user who may not subscribe either, and uses the timer.
 fn by_message(fleet: &Fleet<'_>, extent: Extent, holder: &mut Peer) -> Result<String, Failure> {
     if !PUBLISH.contains(&fleet.library.profile) {
         return Ok(String::new());
@@ -143,7 +146,7 @@ fn by_message(fleet: &Fleet<'_>, extent: Extent, holder: &mut Peer) -> Result<St
             spans.push(to_redbolt(fleet, client, holder, TIMER_IS_SLOW)?);
         }
     }
-    // The timer is over by chance soon, now and then.
+    // Now and then, the timer happens to be due soon.
     many_times(part(&heard, 50), part(&deaf, 75), 3)?;
     Ok(format!(
         "; to redbolt by its message alone {} (control: {} by the timer)",
@@ -152,14 +155,14 @@ fn by_message(fleet: &Fleet<'_>, extent: Extent, holder: &mut Peer) -> Result<St
     ))
 }
 
-/// So many of a hundred are smaller.
+/// Returns the span below which this percentage of them is.
 fn part(spans: &[Duration], part: usize) -> Duration {
     let mut spans = spans.to_vec();
     spans.sort_unstable();
     at(&spans, part)
 }
 
-/// The control is slower than what it controls, by this factor at the least.
+/// Checks that the control is slower by at least this factor.
 fn many_times(told: Duration, control: Duration, factor: u32) -> Result<(), Failure> {
     match control >= factor * told {
         true => Ok(()),
@@ -171,11 +174,11 @@ fn many_times(told: Duration, control: Duration, factor: u32) -> Result<(), Fail
     }
 }
 
-/// Where a peer is not told, it has to be waited for.
+/// The TTL when a waiter that is not notified must sleep for it.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// By then the timer of redbolt's waiter has its longest pauses.
+/// The time after which the timer of redbolt's waiter has its longest pauses.
 const TIMER_IS_SLOW: Duration = Duration::from_millis(400);
 
-/// Profiles whose members publish releases.
+/// The profiles of libraries that publish releases.
 const PUBLISH: [Profile; 3] = [Profile::REDISSON, Profile::REDISSON_RW, Profile::SPRING];

@@ -1,6 +1,7 @@
-//! The control of what a profile writes at the key: redbolt's lock, with that changed, keeps nobody out.
+//! The control of the value that a profile writes at the key: redbolt's lock with a changed value
+//! does not exclude the peer.
 //!
-//! Apart from `exclusion`, whose own control is another key, because it differs from profile to profile.
+//! The control of `exclusion` is another key. This one differs from profile to profile.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use crate::fleet::{Fleet, names, text};
 
 use super::common::{LONG, held};
 
-/// What was wrong when the peer was granted what redbolt holds.
+/// Returns the value that was wrong when the peer was granted a lock that redbolt holds.
 pub(super) fn control(fleet: &Fleet<'_>) -> Result<String, Failure> {
     let (wrong, order) = match fleet.library.profile {
         it if it == Profile::SPRING || HASHES.contains(&it) => ("its own owner", "acquire"),
         it if TIMES.contains(&it) => ("a time that is over", "acquire"),
         it if it == Profile::SYMFONY => ("no mark of a writer", "read"),
-        // Whatever is at the key is in the way.
+        // For the other profiles, any value at the key excludes.
         _ => return Ok(String::new()),
     };
     let mut peer = fleet.peer()?;
@@ -40,7 +41,7 @@ pub(super) fn control(fleet: &Fleet<'_>) -> Result<String, Failure> {
     Ok(format!(", granted over {wrong}"))
 }
 
-/// As whom a node has its holder: a value, or the field of a hash.
+/// Returns the name of the holder on a node: a value, or the field of a hash.
 fn owner(fleet: &Fleet<'_>, server: &Server) -> String {
     let key = fleet.key("field");
     match fleet.library.profile {
@@ -52,7 +53,7 @@ fn owner(fleet: &Fleet<'_>, server: &Server) -> String {
     }
 }
 
-/// Gives redbolt's lock what the peer does not take for another's.
+/// Changes redbolt's lock so that the peer does not take it for another holder's.
 fn spoil(fleet: &Fleet<'_>, server: &Server, owner: &str) {
     let key = fleet.key("field");
     match fleet.library.profile {
