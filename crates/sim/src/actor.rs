@@ -1,7 +1,6 @@
-//! The jobs of clients: holders, waiters, keepers, jobs that cancel, jobs that never release, and
-//! holders that write after a pause.
-//!
-//! The promises to callers are checked here, at the moment of each outcome.
+//! The jobs of clients: holders, waiters, jobs that extend, cancel or never release, and holders
+//! that write after a pause. The promises to callers are checked here, at the moment of each
+//! outcome.
 
 use std::time::Duration;
 
@@ -64,7 +63,7 @@ impl World {
         Some(Call { at: self.now, stalled: self.clients[client].stalled, bound })
     }
 
-    /// I6: a call returns in time, not counting the client's pauses.
+    /// Checks I6: a call returns in time, not counting the client's pauses.
     pub(crate) fn came_back(&mut self, at: usize, call: Option<Call>, name: &'static str) {
         let Some(call) = call else { return };
         let client = &self.clients[usize::from(self.plan.jobs[at].client)];
@@ -98,9 +97,9 @@ impl World {
         };
         let settings = self.clients[client].core.config().settings();
         let round = settings.connect_timeout.max(settings.response_timeout).as_nanos() as Time;
-        // A fenced acquisition may take a second round with a corrected clock, and a write-back.
+        // A fenced acquisition may need a second round with a corrected clock, and a write-back.
         let rounds = if job.fenced { 3 } else { 1 };
-        // Nodes that gave different slots are asked once more.
+        // Nodes that gave different slots are asked again, once.
         let rounds = if job.permits > 0 { 2 * rounds } else { rounds };
         let bound = if patient { job.patience } else { rounds * round };
         let (call, now_at) = (self.call(client, bound), self.now);
@@ -112,7 +111,7 @@ impl World {
         self.reached(client, Phase::Asked);
     }
 
-    /// The holder checks its lease and, if it is valid, goes on to write.
+    /// Checks the holder's lease and, if it is valid, schedules the write.
     pub(crate) fn look(&mut self, at: usize, job: &Job) {
         if self.remaining(at).is_zero() {
             return;
@@ -123,7 +122,7 @@ impl World {
         self.queue.push(self.now + gap, Event::Act(at as u16, Step::Write));
     }
 
-    /// The checks hold at the end of a lease as well as at its beginning.
+    /// Checks the lease again just before it ends.
     fn read_last(&mut self, at: usize, job: &Job) {
         let left = self.remaining(at);
         self.jobs[at].looks = false;
@@ -181,9 +180,9 @@ impl World {
         if running.change.is_some() {
             return self.extend_later(at, job.ttl_ms * MS / 6);
         }
-        // Each extension has a TTL of its own, which tells the world whose reply it sees. Some are
-        // shorter than the time that the lock has left. The first one of a job that changes its mode is much longer than
-        // what the job asks for: the lease of a writer that was a reader has nothing of it.
+        // Each extension has another TTL, which identifies the reply to it. Some are shorter than
+        // the time that the lock has left. The first one of a job that changes its mode is much
+        // longer than the job's TTL: the lease of a writer that was a reader must not include it.
         running.extensions += 1;
         let longer = job.ttl_ms + running.extensions;
         let ttl = match running.extensions {
@@ -321,7 +320,7 @@ impl World {
         Marks { wires: self.sockets_used(), offsets: std::array::from_fn(offset) }
     }
 
-    /// Notices when an acquisition begins or ends a pause or a write-back.
+    /// Records when an acquisition begins or ends a pause or a write-back.
     pub(crate) fn notice(&mut self, client: usize) {
         for at in 0..self.jobs.len() {
             let (plan, job) = (&self.plan.jobs[at], &self.jobs[at]);
@@ -363,7 +362,7 @@ impl World {
         }
     }
 
-    /// A waiter may retry at once, but not again and again.
+    /// Checks that a waiter does not retry at once many times in a row.
     fn is_patient(&mut self, at: usize) {
         let job = &mut self.jobs[at];
         let is_hasty = self.now - job.paused_at < 50_000;
@@ -491,7 +490,7 @@ impl World {
         if job.kind == Kind::AutoExtend {
             self.extend_later(at, job.ttl_ms * MS / 3);
         }
-        // Before the change, in every other one.
+        // In every other job that changes its mode, extend before the change.
         if job.changes[0] % 2 == 1 {
             self.queue.push(self.now + job.changes[0] / 2, Event::Act(name, Step::Extend));
         }
@@ -510,8 +509,8 @@ impl World {
         }
     }
 
-    /// I4 and I10: every counted grant was an answer to the attempt, and the one that completed the
-    /// quorum was read just now, or the proof behind it.
+    /// Checks I4 and I10: every counted grant was a reply to the attempt, and the reply that
+    /// completed the quorum, or the proof behind it, was read just now.
     fn attempt_granted(&mut self, at: usize) -> Option<usize> {
         let (number, decided) = self.reported_of_last_attempt(at)?;
         // A fenced lock is decided by its write-back.
@@ -522,16 +521,16 @@ impl World {
         Some(number)
     }
 
-    /// The same of a second claim, which is decided by its write-back too.
+    /// Checks the same for a second claim, which is decided by its write-back too.
     pub(crate) fn second_granted(&mut self, at: usize) -> Option<usize> {
         self.reported_of_last_attempt(at).map(|(number, _)| number)
     }
 
-    /// The last attempt, and when its quorum was complete.
+    /// Returns the last attempt, and when its quorum was complete.
     fn reported_of_last_attempt(&mut self, at: usize) -> Option<(usize, Time)> {
         let client = usize::from(self.plan.jobs[at].client);
         let votes = self.jobs[at].id.map(|id| self.clients[client].core.votes(id))?;
-        // Serial numbers are each client's own.
+        // Each client numbers its attempts separately.
         let by = client as u8;
         let own = self.attempts.iter().enumerate();
         let own = own.filter(|(_, it)| usize::from(it.job) == at && it.client == by);
@@ -552,7 +551,8 @@ impl World {
         Some((number, read[self.plan.quorum() - 1]))
     }
 
-    /// I4: a quorum's counters equal the token, and the token belongs to a lock of this mode. Redisson's has but one.
+    /// Checks I4: a quorum's counters equal the token, and the token fits the mode of the lock.
+    /// Redisson's tokens have no modes.
     pub(crate) fn has_token(&mut self, at: usize, job: &Job) {
         let core = &self.clients[usize::from(job.client)].core;
         let token = self.jobs[at].id.and_then(|id| core.fencing_token(id)).map(|token| token.get());
@@ -568,8 +568,8 @@ impl World {
         }
     }
 
-    /// I2: it is larger than every token that was returned before this lock's first node granted. Those who share may
-    /// have the same one.
+    /// Checks I2: the token is larger than every token returned before this lock's first node
+    /// granted. Holders that share may have the same one.
     pub(crate) fn token_grows(&mut self, at: usize, job: &Job) {
         let Some(token) = self.jobs[at].token else { return };
         self.tally.fenced += 1;
@@ -586,7 +586,7 @@ impl World {
         }
     }
 
-    /// I1: no other job, and no member, holds any of its resources validly.
+    /// Checks I1: no other job and no member validly holds any of its resources.
     pub(crate) fn is_alone(&mut self, at: usize) {
         if self.remaining(at).is_zero() {
             return;
@@ -606,8 +606,8 @@ impl World {
         }
     }
 
-    /// I1: no more permits are held validly than the largest number that was asked for; and a permit is one of those
-    /// that were asked for.
+    /// Checks I1: there are no more valid permits than the largest number that a job wants, and the
+    /// slot is one that this job wants.
     fn has_slot(&mut self, at: usize, job: &Job) {
         let slot = self.jobs[at].slot;
         let is_its = slot.map_or(job.permits == 0, |slot| slot < job.permits);
@@ -635,7 +635,7 @@ impl World {
         }
     }
 
-    /// I1, on the nodes: a quorum keeps the key of a valid lock.
+    /// Checks I1 on the nodes: a quorum keeps the key of a valid lock.
     pub(crate) fn a_quorum_keeps(&mut self, at: usize, job: &Job) {
         if self.keys_may_be_gone {
             return;
@@ -656,14 +656,15 @@ impl World {
         }
     }
 
-    /// Notes when the lease ends, for the history.
+    /// Records the end of the lease, for the history.
     pub(crate) fn note_validity(&mut self, at: usize) {
         let left = self.remaining(at).as_nanos() as Time;
-        // The client's clock may be a little fast.
+        // The client's clock may be up to 1 % fast.
         self.jobs[at].valid_until = self.now + left - left / 50;
     }
 
-    /// A client's wall clock was set: leases may have ended, or look valid again.
+    /// Rechecks leases after a client's wall clock was set: they may have ended, or look valid
+    /// again.
     pub(crate) fn wall_stepped(&mut self, client: usize) {
         for at in 0..self.jobs.len() {
             if usize::from(self.plan.jobs[at].client) == client && self.jobs[at].is_held {
@@ -784,7 +785,7 @@ impl World {
             _ => Edge::AskingRefused,
         });
         self.end(at);
-        // A misconfigured node is tried again only after its backoff.
+        // The core retries a misconfigured node only after its backoff.
         if self.plan.jobs[at].kind == Kind::Probe && self.probe_again(at) {
             self.jobs[at] = Running::default();
         }
@@ -807,15 +808,15 @@ impl World {
     }
 }
 
-/// Where the tokens of a lock on this resource are compared.
+/// Returns the lane in which the tokens of a lock on this resource are compared.
 fn lane(key: usize, slot: Option<u16>) -> usize {
     key + KEYS.len() * slot.map_or(0, |slot| 1 + usize::from(slot))
 }
 
-/// From a release to the next request of a job that wants the lock again.
+/// The time from a release to the next request of a job that acquires again.
 const AT_ONCE: Time = 20_000;
 
-/// A random pause is short now and then. This many in a row are no accident.
+/// A random pause is short now and then, but not this many times in a row.
 const MAX_HASTY: u32 = 12;
 
 #[cfg(test)]
@@ -824,7 +825,7 @@ mod tests {
     use crate::Class;
     use crate::plan::Plan;
 
-    /// A world in which the first job has just been granted the lock.
+    /// Returns a world in which the first job has just been granted the lock.
     fn held() -> (World, usize) {
         for seed in 0..100 {
             let mut world = World::new();

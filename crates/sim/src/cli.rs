@@ -54,7 +54,7 @@ struct Arguments {
     /// Append a line per class to crates/sim/RECORD.md
     #[arg(long)]
     record: bool,
-    /// Add up what is on record
+    /// Print the sums of the recorded runs
     #[arg(long)]
     sum: bool,
     /// Run this many seeds twice, and compare the traces
@@ -66,7 +66,7 @@ struct Arguments {
     /// Compare the wake strategies, with many waiters and no faults
     #[arg(long)]
     waiting: bool,
-    /// Measure the crowds beside hanging nodes and told by a library, with this seed
+    /// Measure the crowds with hanging nodes and with a library's notifications, with this seed
     #[arg(long)]
     crowd: Option<u64>,
     /// Run this many schedules of each kind of failover behind sentinels, with a client that is cut off
@@ -92,7 +92,7 @@ pub fn main() -> ExitCode {
         println!("random seeds, to repeat with --seed {}", arguments.seed);
     }
     if arguments.replay.is_none() && arguments.cut_off.is_none() {
-        // A panic is a violation, and reported as one.
+        // A panic is a violation, and is reported as one.
         std::panic::set_hook(Box::new(|_| {}));
     }
     if let Some(name) = &arguments.mutant
@@ -124,7 +124,7 @@ pub fn main() -> ExitCode {
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A random seed, far from all earlier ones with high probability.
+/// Returns a random seed, far from all earlier ones with high probability.
 fn fresh() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanos = since.map_or(0, |since| since.as_nanos() as u64);
@@ -132,7 +132,7 @@ fn fresh() -> u64 {
     mix(nanos ^ mix(std::process::id().into())) >> 20
 }
 
-/// Runs the mutation gate. Whether each bug was found.
+/// Runs the mutation gate and returns true if every bug was found.
 fn gate(arguments: &Arguments) -> bool {
     let Arguments { limit, seed: first, .. } = *arguments;
     let commit = record::commit();
@@ -147,7 +147,7 @@ fn gate(arguments: &Arguments) -> bool {
     report.is_well && is_recorded
 }
 
-/// Prints what is on record. Whether it can be read.
+/// Prints the sums of the record and returns true if it can be read.
 fn print_sum() -> bool {
     let sum = record::sum();
     match &sum {
@@ -157,8 +157,8 @@ fn print_sum() -> bool {
     sum.is_ok()
 }
 
-/// Prints a table of the wake strategies, and one of hanging nodes. Whether hanging nodes cost next
-/// to nothing.
+/// Prints a table of the wake strategies, and one of hanging nodes. Returns true if hanging nodes
+/// cost next to nothing.
 fn compare(seed: u64) -> bool {
     println!("{HEAD}");
     for crowd in Crowd::all() {
@@ -172,7 +172,8 @@ fn compare(seed: u64) -> bool {
     is_well
 }
 
-/// Prints the quick crowds: beside hanging nodes, and told by their library. Whether both are well.
+/// Prints the quick crowds, with hanging nodes and with a library's notifications. Returns true if
+/// both pass.
 fn crowds_are_well(seed: u64) -> bool {
     println!("{}", hung::HEAD);
     let is_cheap = costs_little(hung::Pair::QUICK, seed);
@@ -185,7 +186,7 @@ fn crowds_are_well(seed: u64) -> bool {
     is_cheap && violation.is_none()
 }
 
-/// Prints a row of the second table. Whether these hanging nodes cost next to nothing.
+/// Prints a row of the second table. Returns true if these hanging nodes cost next to nothing.
 fn costs_little(crowd: hung::Pair, seed: u64) -> bool {
     let compared = crowd.measure(seed);
     println!("{compared}");
@@ -201,8 +202,8 @@ fn jobs(arguments: &Arguments) -> usize {
     arguments.jobs.unwrap_or(cores).clamp(1, 256)
 }
 
-/// Runs schedules, and then the crowd, until one finds the bug planted on this thread. Whether one
-/// does.
+/// Runs schedules, and then the crowd, until one finds the bug planted on this thread. Returns true
+/// if one does.
 fn hunt_one(name: &str, arguments: &Arguments) -> bool {
     let class = arguments.class.unwrap_or(Class::Safe);
     let found = hunt(class, arguments.seed, arguments.limit);
@@ -217,7 +218,8 @@ fn hunt_one(name: &str, arguments: &Arguments) -> bool {
     found.is_some() || drags(name, arguments.seed)
 }
 
-/// Runs the crowds and failovers, for bugs that no single schedule can show. Whether they do.
+/// Runs the crowds and failovers, for bugs that no single schedule can show. Returns true if they
+/// show it.
 fn drags(name: &str, seed: u64) -> bool {
     println!();
     let is_found = !crowds_are_well(seed) || !cut_off::is_well(seed, FAILOVERS);
@@ -227,7 +229,7 @@ fn drags(name: &str, seed: u64) -> bool {
     is_found
 }
 
-/// The number of schedules of each kind of failover in which such a bug must show.
+/// The number of schedules of each kind of failover that have to show such a bug.
 const FAILOVERS: u64 = 500;
 
 /// Runs one schedule and prints its elements.
@@ -258,7 +260,7 @@ fn replay(class: Class, seed: u64, cut: &Cut, story: bool) -> bool {
     outcome.violation.is_none()
 }
 
-/// I11: the same seed gives the same run, also in a world that has run other schedules.
+/// Checks I11: the same seed gives the same run, even in a world that has run other schedules.
 fn determinism(first: u64, seeds: u64) -> bool {
     let (mut one, mut other) = (Lab::new(), Lab::new());
     for seed in first..first + seeds {
@@ -279,7 +281,7 @@ fn determinism(first: u64, seeds: u64) -> bool {
 /// Runs many schedules of each class.
 fn search(arguments: &Arguments) -> bool {
     let classes = arguments.class.map_or_else(|| Class::ALL.to_vec(), |class| vec![class]);
-    // The classes that expect violations are controls: a twentieth is enough.
+    // The classes that expect violations are controls: a twentieth of the schedules is enough.
     let share = |class: Class| match class {
         Class::Safe => arguments.schedules,
         _ if arguments.class.is_some() => arguments.schedules,
@@ -369,12 +371,12 @@ fn run_class(class: Class, schedules: u64, arguments: &Arguments) -> Found {
     Found { totals, coverage, took: start.elapsed(), spent, jobs, failed }
 }
 
-/// The processor time of this process so far.
+/// Returns the processor time of this process so far.
 fn spent() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
-/// Whether a class gave the expected result.
+/// Returns true if a class gave the expected result.
 fn judged(class: Class, found: &Found, is_partial: bool) -> bool {
     if let Some((seed, violation)) = &found.failed {
         println!("\nVIOLATION {violation}");
@@ -414,8 +416,8 @@ fn show_smallest(class: Class, seed: u64, options: &str) {
 
 const BATCH: u64 = 256;
 
-/// From this many schedules on, no cell of the coverage may be empty.
+/// The number of schedules from which on no cell of the coverage may be empty.
 const FULL: u64 = 20_000;
 
-/// The most runs for shrinking a failure.
+/// The maximum number of runs for shrinking a failure.
 const TRIES: usize = 400;

@@ -1,14 +1,13 @@
-//! Coverage: the phases in which faults met a client, the error replies that were given, and the
-//! edges of a lock's life that were taken.
-//!
-//! A fault that never met a phase is an untested promise, so a long run with an empty cell fails.
+//! Coverage: the phases in which faults met a client, the error replies given, and the edges of a
+//! lock's life taken. A fault that never met a phase is an untested promise, so a long run with an
+//! empty cell fails.
 
 use std::fmt::{self, Write as _};
 
 use crate::fault::errors::PREFIXES;
 
-/// Where a client is when a fault meets it. A client has several links and locks, and so can be in
-/// several phases at once.
+/// The phase of a client when a fault meets it. A client has several links and locks, and so can be
+/// in several phases at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
@@ -22,7 +21,7 @@ pub(crate) enum Phase {
     Waiting,
     /// A push link is being opened, or does not notify yet.
     Subscribing,
-    /// A node notifies.
+    /// A node sends notifications.
     Told,
 }
 
@@ -175,7 +174,7 @@ impl Coverage {
         self.edges.iter_mut().zip(other.edges).for_each(|(cell, more)| *cell += more);
     }
 
-    /// Every cell with its name.
+    /// Returns every cell with its name.
     fn cells(&self) -> Vec<(u64, String)> {
         let mut cells = Vec::new();
         for (fault, row) in self.faults.iter().enumerate() {
@@ -193,13 +192,13 @@ impl Coverage {
         cells
     }
 
-    /// The names of the empty cells.
+    /// Returns the names of the empty cells.
     #[must_use]
     pub fn empty(&self) -> Vec<String> {
         self.cells().into_iter().filter(|(count, _)| *count == 0).map(|(_, name)| name).collect()
     }
 
-    /// The cells with the smallest counts.
+    /// Returns the cells with the smallest counts.
     #[must_use]
     pub fn least(&self, how_many: usize) -> Vec<(u64, String)> {
         let mut cells = self.cells();
@@ -208,7 +207,7 @@ impl Coverage {
         cells
     }
 
-    /// One line: the number of cells, of empty cells, and the smallest counts.
+    /// Returns one line with the number of cells, of empty cells, and the smallest counts.
     #[must_use]
     pub fn summary(&self) -> String {
         let (cells, empty) = (self.cells().len(), self.empty().len());

@@ -1,8 +1,6 @@
-//! I4 beyond grants: extensions, denials and losses count only real answers, and a lease promises
-//! no more than the nodes do, to its last moment.
-//!
-//! Apart from `actor` because nothing here acts on the world: it compares outcomes with the answers
-//! that the client had read by then.
+//! The part of I4 beyond grants: extensions, denials and losses count only real replies, and a
+//! lease promises no more than the nodes do, up to its last moment. Nothing here acts on the world:
+//! outcomes are compared with the replies that the client had read by then.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -17,7 +15,7 @@ use crate::world::wire::Wire;
 use crate::world::{Attempt, World};
 
 impl World {
-    /// An extension counts only nodes that had granted, and a quorum of them.
+    /// Checks that an extension counts only nodes that had granted, and a quorum of them.
     pub(crate) fn extension_is_earned(&mut self, at: usize, votes: &Votes, ttl: u64) {
         let attempt = &self.attempts[self.jobs[at].attempt];
         let earned = |node: &NodeId| {
@@ -31,8 +29,8 @@ impl World {
         }
     }
 
-    /// A lease ends no later than a quorum of nodes keeps the key, according to their answers. An
-    /// answer that the key is gone cancels all earlier ones.
+    /// Checks that a lease ends no later than a quorum of nodes keeps the key, according to their
+    /// replies. A reply that the key is missing cancels all earlier ones.
     pub(crate) fn is_backed(&mut self, at: usize, left: Duration) {
         let attempt = &self.attempts[self.jobs[at].attempt];
         let mut until = attempt.until;
@@ -49,7 +47,7 @@ impl World {
         }
     }
 
-    /// An expired lease does not become valid again.
+    /// Checks that an expired lease does not become valid again.
     pub(crate) fn is_no_revival(&mut self, at: usize, before: Option<Lease>) {
         let clocks = self.clients[usize::from(self.plan.jobs[at].client)].clocks(self.now);
         if before.is_some_and(|lease| lease.remaining(clocks).is_zero()) {
@@ -57,7 +55,7 @@ impl World {
         }
     }
 
-    /// No lock is extended past `max_hold`.
+    /// Checks that no lock is extended past `max_hold`.
     pub(crate) fn is_within_hold(&mut self, at: usize, granted: ClockReading, left: Duration) {
         let client = &self.clients[usize::from(self.plan.jobs[at].client)];
         let Some(longest) = client.core.config().settings().max_hold else { return };
@@ -70,7 +68,8 @@ impl World {
         }
     }
 
-    /// A refusal names a node for a denial only if that node denied, or gave another permit than the others.
+    /// Checks that a refusal names a node for a denial only if that node denied, or gave another
+    /// permit than the others.
     pub(crate) fn denials_were_reported(&mut self, at: usize, votes: &Votes) {
         let own = |attempt: &&Attempt| usize::from(attempt.job) == at;
         let replied = |node: &NodeId| {
@@ -87,7 +86,7 @@ impl World {
         }
     }
 
-    /// A lock is reported gone only where nodes have answered so.
+    /// Checks that a lock is reported as lost only because of nodes that replied so.
     pub(crate) fn is_gone_for_sure(&mut self, at: usize, gone: NodeSet) {
         let attempt = &self.attempts[self.jobs[at].attempt];
         let unsaid = gone.iter().find(|node| !attempt.gone[node.index()]);
@@ -96,7 +95,7 @@ impl World {
         }
     }
 
-    /// A client with other limits is granted nothing by nodes that keep theirs.
+    /// Checks that a client with other limits is granted nothing by nodes that keep theirs.
     pub(crate) fn limits_are_shared(&mut self, at: usize) {
         let client = self.plan.jobs[at].client;
         let misled =
@@ -108,7 +107,8 @@ impl World {
         }
     }
 
-    /// A client sends lock requests only after the node has accepted its password and database.
+    /// Checks that a client sends lock requests only after the node has accepted its password and
+    /// database.
     pub(crate) fn is_let_in(&mut self, wire: usize) {
         let Wire { client, slot, .. } = self.wires[wire];
         if self.plan.setup.proven && !self.clients[client].let_in[slot] {
@@ -119,11 +119,11 @@ impl World {
     /// Schedules a check of the lease just before it ends.
     pub(crate) fn inspect_at_the_end(&mut self, at: usize, left: Duration) {
         let left = left.as_nanos() as Time;
-        // The client's clock may be 1 % off; a check after the end is useless.
+        // The client's clock may be 1 % off, and a check after the end is useless.
         self.queue.push(self.now + left - left / 50, Event::Act(at as u16, Step::Last));
     }
 
-    /// Whether the check came close enough to the end.
+    /// Returns true if the check came close enough to the end.
     pub(crate) fn is_at_the_end(&self, left: Duration) -> bool {
         left < Duration::from_nanos(MS / 10)
     }
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// The text of a node's error must contain nothing that only the client may know.
+    /// Checks that the text of a node's error contains nothing that only the client may know.
     pub(crate) fn words_are_safe(&mut self, client: usize, node: NodeId, cause: Cause) {
         if self.plan.faults.iter().any(|fault| matches!(fault.what, What::Errors(_))) {
             let words = self.clients[client].core.detail(node, cause).unwrap_or_default();

@@ -1,14 +1,18 @@
-//! An old master that is cut off with a client, behind three sentinels: the cores and the stores are the real ones, and so is the
-//! rule of how old the word of sentinels may be (`redbolt::proto::sentinel_answer`).
+//! Failovers behind three sentinels, with an old master that is cut off together with a client. The
+//! cores and the stores are the real ones, and so is the rule for the age of the sentinels' answers
+//! (`redbolt::proto::sentinel_answer`).
 //!
-//! A holder is on the old master, and hears less and less of the sentinels. A rival goes where most of them say that the master
-//! is: to a promoted replica, with another memory and another run id. Both take, extend and release one lock again and
-//! again, alone, shared or as the only permit of a semaphore; those who share it change their mode. No two may hold it, and
-//! fencing tokens grow from one holder to the next.
+//! A holder is on the old master and loses contact with the sentinels one by one. A rival goes to
+//! the master that a majority names: a promoted replica with another memory and run ID. Both take,
+//! extend and release one lock again and again, exclusively, shared, or as the only permit of a
+//! semaphore; clients that share it change their mode. No two may hold it, and fencing tokens grow
+//! from one holder to the next.
 //!
-//! `cargo xtask sim --cut-off 10000` plays many. Apart from the schedules, in whose world each address leads to one server at a time and nothing that has come is left unread. The
-//! driver is a small one of its own: when sentinels are asked and followed is that of `src/net` in words, not in code. Not
-//! here: several nodes, of which a rival needs more than this one; clocks that drift; the sockets of sentinels.
+//! `cargo xtask sim --cut-off 10000` plays many. The schedules of the simulator cannot express
+//! this, because in their world each address leads to one server at a time and no arrived byte is
+//! left unread. The small driver here follows the rules of `src/net` for asking sentinels, but is
+//! not its code. Several nodes, of which a rival needs more than this one, drift of clocks, and the
+//! sockets of sentinels are left out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,42 +32,43 @@ use crate::plan::MS;
 use crate::world::node::EPOCH_US;
 use crate::world::queue::Time;
 
-/// What is broken, if anything.
+/// A rule that is broken, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), expect(dead_code, reason = "only tests break a rule"))]
 enum Rule {
-    /// As it is meant.
+    /// No rule is broken.
     Meant,
-    /// A word counts for ever.
+    /// An answer counts for ever.
     NoLimit,
-    /// One sentinel is enough.
+    /// The answer of one sentinel is enough.
     WordOfOne,
-    /// A word is dated when it comes.
+    /// An answer is dated when it arrives.
     DatedWhenItComes,
-    /// Locks are as long as the longest, which leaves no time for the word.
+    /// Locks have the largest TTL, which leaves no time for the answer.
     LongestLocks,
     /// An extension counts on a promoted replica at once, as on a node without sentinels.
     PromotedCountsAtOnce,
-    /// A word gets older by the boot clock only.
+    /// The age of an answer is measured by the boot clock only.
     AgedByBootOnly,
-    /// An answer counts if the word was young when the client last looked, before it was stopped.
+    /// A reply counts if the sentinels' answer was recent at the client's last check, before it was
+    /// stopped.
     LooksBeforeItReads,
 }
 
-/// How the new master comes to be.
+/// The origin of the new master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failover {
     /// It has no keys, and sentinels take seconds to agree. Locks are long.
     Empty,
-    /// It is a replica with the keys of the old master, sentinels agree within 300 ms, and one failover may follow
-    /// another. Locks are shorter and longer than the time for which the word of a sentinel counts.
+    /// It is a replica with the keys of the old master, sentinels agree within 300 ms, and a second
+    /// failover may follow. Locks are shorter and longer than the time for which an answer counts.
     Replica,
 }
 
 /// The kind of both clients' locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Each has it alone.
+    /// Both hold it exclusively.
     Alone,
     /// One of them shares it, and changes its mode.
     Shared,
@@ -71,28 +76,28 @@ enum Kind {
     Permit,
 }
 
-/// What has happened in one schedule.
+/// The events of one schedule.
 #[derive(Clone, Debug, Default)]
 struct Played {
-    /// Grants and extensions on the first master and on those that were promoted.
+    /// Grants and extensions on the first master, and on promoted ones.
     granted: [u32; 2],
     /// Extensions on a promoted replica before its quarantine has ended.
     extended_early: u32,
     /// Changes of a holder's mode.
     changed: u32,
-    /// How often the holder was stopped.
+    /// The number of times that the holder was stopped.
     stopped: u32,
-    /// Steps in which a master's bytes had to wait for the word of sentinels.
+    /// Steps in which a master's bytes had to wait for the sentinels' answers.
     withheld: u32,
     violation: Option<Violation>,
 }
 
-/// The servers, by their place: the first master, and those that follow it.
+/// The servers by place: the first master, then those that follow it.
 const OLD: usize = 0;
 const NEW: usize = 1;
 const PLACES: usize = 3;
 
-/// The clients. The other one is the rival.
+/// The index of the holder. The other client is the rival.
 const HOLDER: usize = 0;
 
 const SENTINELS: usize = 3;
@@ -105,16 +110,17 @@ struct World {
     failover: Failover,
     kind: Kind,
     servers: [Store; PLACES],
-    /// When each replica becomes the master, with the keys of the one before it.
+    /// The time at which each replica becomes the master, with the keys of its predecessor.
     promotions: VecDeque<(Time, usize)>,
     /// Sentinels answer the holder late.
     is_slow: bool,
-    /// The holder is stopped now and then: its process, or the machine with its boot clock.
+    /// The part that is stopped from time to time: the holder's process, or its machine with the
+    /// boot clock.
     stops: Option<Stopped>,
-    /// From when on each sentinel names the next master, and the one after that.
+    /// The times at which each sentinel begins to name the next master, and the one after that.
     switches_at: [[Time; SENTINELS]; PLACES - 1],
     clients: [Client; 2],
-    /// The TTL of all locks, and up to a second less.
+    /// The upper bound of all TTLs; each is up to a second less.
     ttl: Duration,
     largest_token: u64,
     played: Played,
@@ -123,27 +129,27 @@ struct World {
 /// The holder, and the rival.
 struct Client {
     core: Core,
-    /// Until when it reaches each sentinel.
+    /// The time until which it reaches each sentinel.
     reaches_until: [Time; SENTINELS],
     seats: [Seat; SENTINELS],
-    /// The link that is to be opened, once most sentinels have named a master.
+    /// The link that is to be opened, once a majority of sentinels has named a master.
     opens: Option<LinkId>,
     wire: Option<Wire>,
     lock: Option<LockId>,
     request: LockRequest<'static>,
-    /// How far its wall clock is ahead.
+    /// The time by which its wall clock is ahead.
     wall_ahead: Time,
-    /// For how long its boot clock has stood still.
+    /// The time for which its boot clock has stood still.
     boot_behind: Time,
     stop: Option<Stop>,
     acts_at: Time,
 }
 
-/// A sentinel, and what has become of its word.
+/// A sentinel's answers to one client.
 #[derive(Clone, Copy, Default)]
 struct Seat {
     replied: Option<Word>,
-    /// An answer that is on its way: when it comes.
+    /// An answer in flight, with its time of arrival.
     answer: Option<(Time, Word)>,
 }
 
@@ -153,15 +159,15 @@ struct Word {
     asked_at: ClockReading,
 }
 
-/// A client that is stopped behind a request.
+/// A client that is stopped after it has sent a request.
 #[derive(Clone, Copy)]
 struct Stop {
     what: Stopped,
     stopped_at: Time,
     until: Time,
-    /// How long the request takes to the server.
+    /// The time that the request takes to the server.
     late: Time,
-    /// The word of sentinels was young when it was stopped.
+    /// The sentinels' answers were recent when it was stopped.
     was_young: bool,
 }
 
@@ -193,8 +199,8 @@ impl World {
             Client::new(request, rule, Random::of(seed, part))
         });
         clients.iter_mut().for_each(|client| client.wall_ahead = random.below(2_000) * MS);
-        // The rival goes to the new master: it is let in when most have named that.
-        // What cuts it off may be what the sentinels have seen.
+        // The rival reaches all sentinels and is let in by the new master once a majority has named
+        // it. The cause that cuts off the holder may be what the sentinels have noticed.
         let seen = switches_at[usize::from(promotions.len() > 1 && random.chance(500))];
         for (until, switches_at) in clients[HOLDER].reaches_until.iter_mut().zip(seen) {
             *until = match random.below(4) {
@@ -231,7 +237,7 @@ impl World {
         }
     }
 
-    /// Plays the schedule, until something is wrong.
+    /// Plays the schedule until its end or the first violation.
     fn run(mut self) -> Played {
         while self.now < self.ends_at && self.played.violation.is_none() {
             let next = [self.next(0), self.next(1)];
@@ -247,8 +253,8 @@ impl World {
         self.played
     }
 
-    /// No sentinel has named the replica before, so it has no connections yet. Its clock is behind that of the
-    /// master before it, so that its keys live longer.
+    /// Promotes a replica. No sentinel has named it before, so it has no connections yet. Its clock
+    /// is behind that of its predecessor, so its keys live longer.
     fn promote(&mut self) {
         if let Some((_, place)) = self.promotions.front().copied().filter(|(at, _)| *at <= self.now)
         {
@@ -269,12 +275,12 @@ impl World {
         ClockReading { boot: Timestamp(boot), wall: Timestamp(wall) }
     }
 
-    /// The place that a sentinel names at this time.
+    /// Returns the place that a sentinel names at this time.
     fn named(&self, by: usize, at: Time) -> usize {
         self.switches_at.iter().filter(|switches_at| switches_at[by] <= at).count()
     }
 
-    /// When something happens to this client next.
+    /// Returns the time of this client's next event.
     fn next(&self, at: usize) -> Time {
         let client = &self.clients[at];
         if let Some(Stop { until, .. }) = client.stop {
@@ -321,7 +327,7 @@ impl World {
         self.settle(at);
     }
 
-    /// Answers that have come, and changes: a sentinel that has answered tells of these of its own accord.
+    /// Receives answers and changes: a sentinel that has answered once announces changes by itself.
     fn receive_sentinels(&mut self, at: usize) {
         let (now, rule, reading) = (self.now, self.rule, self.reading(at));
         for by in 0..SENTINELS {
@@ -338,7 +344,8 @@ impl World {
         }
     }
 
-    /// Asks all sentinels that owe no answer. One that is not reached any more never answers.
+    /// Asks all sentinels with no answer in flight. One that cannot be reached any more never
+    /// answers.
     fn ask_sentinels(&mut self, at: usize) {
         let asked_at = self.reading(at);
         for by in 0..SENTINELS {
@@ -355,7 +362,7 @@ impl World {
         }
     }
 
-    /// Mostly a few ms, and for the holder now and then seconds.
+    /// Returns a delay: mostly a few ms, and for the holder sometimes seconds.
     fn delay(&mut self, at: usize) -> Time {
         match self.random.below(4) {
             0 if at == HOLDER && self.is_slow => self.random.below(9_000) * MS,
@@ -363,7 +370,7 @@ impl World {
         }
     }
 
-    /// Connects to where most sentinels name the master, and leaves another one.
+    /// Connects to the master that a majority of sentinels names, and leaves any other.
     fn follow(&mut self, at: usize) {
         let now = self.reading(at);
         let open_at = self.now + 2 * MS;
@@ -381,7 +388,7 @@ impl World {
         }
     }
 
-    /// Whether what its master says counts.
+    /// Returns true if replies of the client's master count.
     fn is_vouched_for(&self, at: usize, place: usize) -> bool {
         let (word, now) = (self.vouched_at(at, place), self.reading(at));
         let looked = self.clients[at].stop.is_some_and(|stop| stop.was_young);
@@ -404,7 +411,7 @@ impl World {
         sentinel_answer::vouched_at(all, asked_at)
     }
 
-    /// The server runs what has come, whether its client is stopped or not.
+    /// Runs on the server what has arrived, even if its client is stopped.
     fn serve(&mut self, at: usize) {
         let now = self.now;
         let Some(place) = self.clients[at].wire.as_ref().map(|wire| wire.place) else { return };
@@ -416,7 +423,7 @@ impl World {
         });
     }
 
-    /// The client takes the bytes that have come, on its open connection.
+    /// Delivers the bytes that have arrived on the client's open connection.
     fn carry(&mut self, at: usize) {
         let (now, clock) = (self.now, self.reading(at));
         let Some(place) = self.clients[at].wire.as_ref().map(|wire| wire.place) else { return };
@@ -447,7 +454,8 @@ impl World {
         }
     }
 
-    /// Stops the holder behind its request now and then, mostly for longer than that takes.
+    /// Stops the holder behind a request from time to time, mostly for longer than the request
+    /// takes.
     fn stop(&mut self, at: usize) {
         let Some(what) = self.stops.filter(|_| at == HOLDER) else { return };
         let place = self.clients[at].wire.as_ref().map(|wire| wire.place);
@@ -479,7 +487,7 @@ impl World {
                 client.lock = client.core.acquire(&request, now).ok();
             }
             Some(id) if is_released => client.core.release(id, now),
-            // It may be in progress, or not be held yet.
+            // A change may be pending already, or the lock not held yet.
             Some(id) if is_changed && shares => {
                 let is_shared = client.core.mode(id) == Some(LockMode::Shared);
                 let core = &mut client.core;
@@ -487,7 +495,7 @@ impl World {
             }
             Some(id) => drop(client.core.extend(id, ttl, now)),
         }
-        // A client that waits for the end of a quarantine is there when it comes.
+        // A client that waits for the end of a quarantine has to be there when it ends.
         let pause = if at == HOLDER && !is_replica { 1_500 } else { 300 };
         client.acts_at = self.now + (pause / 3 + self.random.below(pause)) * MS;
     }
@@ -542,7 +550,7 @@ impl World {
     fn granted(&mut self, at: usize, id: LockId) {
         self.counted(at);
         let client = &self.clients[at];
-        // Those who share may have one token.
+        // Holders that share may have one token.
         let is_shared = client.core.mode(id) == Some(LockMode::Shared);
         if let Some(token) = client.core.fencing_token(id) {
             let (earlier, later) = (self.largest_token, token.get());
@@ -561,7 +569,7 @@ impl World {
         self.played.extended_early += u32::from(!votes);
     }
 
-    /// A grant or an extension counts.
+    /// Counts a grant or an extension, and checks exclusion.
     fn counted(&mut self, at: usize) {
         let place = self.clients[at].wire.as_ref().map_or(OLD, |wire| wire.place);
         self.played.granted[place.min(NEW)] += 1;
@@ -607,7 +615,7 @@ impl Client {
             .count()
     }
 
-    /// The mode in which it holds the lock by its own clock, if it does.
+    /// Returns the mode in which the client holds the lock by its own clock, if it does.
     fn holds(&self, now: ClockReading) -> Option<LockMode> {
         let id = self.lock?;
         let lease = self.core.lease(id)?;
@@ -615,7 +623,7 @@ impl Client {
     }
 }
 
-/// Draws the kind of the two clients' locks, mostly exclusive ones, and their requests.
+/// Draws the kind of the two clients' locks, mostly exclusive, and their requests.
 fn requests(random: &mut Random) -> (Kind, [LockRequest<'static>; 2]) {
     let mut alone = LockRequest::new(b"job");
     if random.chance(300) {
@@ -629,7 +637,7 @@ fn requests(random: &mut Random) -> (Kind, [LockRequest<'static>; 2]) {
     }
 }
 
-/// From when on the sentinels name each master, and when replicas are promoted.
+/// Draws when the sentinels begin to name each master, and when replicas are promoted.
 fn failovers(
     begins_at: Time,
     failover: Failover,
@@ -650,8 +658,8 @@ fn failovers(
     (switches_at, promotions)
 }
 
-/// When nothing more is to be expected: the quarantine of the last master has ended, and so have all locks of before that.
-/// A quarantine is waited for in one of three failovers to a replica.
+/// Returns the end of the schedule: the quarantine of the last master has ended, and so have all
+/// locks from before. For failovers to a replica, one in three waits for the quarantine.
 fn ends_at(
     switches_at: &[[Time; SENTINELS]; PLACES - 1],
     failover: Failover,
@@ -691,13 +699,13 @@ fn node_clock(now: Time) -> NodeNow {
 
 const MAX_TTL: Duration = Duration::from_secs(30);
 
-/// As long as the rule allows.
+/// The longest TTL that the rule allows.
 const LONGEST: Duration = Duration::from_secs(25);
 
-/// Both clients have taken the lock a few times by then.
+/// The time by which both clients have taken the lock a few times.
 const WARM: Time = 3_000 * MS;
 
-/// How far the clock of a promoted replica is behind that of the master before it.
+/// The time by which the clock of a promoted replica is behind that of its predecessor.
 const BEHIND: Time = 200 * MS;
 
 /// The origin of the boot clock.
@@ -710,7 +718,8 @@ pub(crate) fn violation(seed: u64) -> Option<Violation> {
     plays(Failover::Empty).or_else(|| plays(Failover::Replica))
 }
 
-/// Plays the schedules of `seeds` seeds and prints a summary. Returns whether there is no violation.
+/// Plays the schedules of `seeds` seeds and prints a summary. Returns true if there is no
+/// violation.
 pub(crate) fn is_well(first: u64, seeds: u64) -> bool {
     let seeds = first..first.saturating_add(seeds);
     let all = [Failover::Empty, Failover::Replica]
@@ -723,7 +732,7 @@ pub(crate) fn is_well(first: u64, seeds: u64) -> bool {
 struct Summary {
     schedules: u64,
     all: Played,
-    /// The seeds of those in which something is wrong.
+    /// The seeds of the schedules with a violation.
     wrong: Vec<u64>,
 }
 
@@ -767,21 +776,21 @@ mod tests {
     }
 
     #[test]
-    fn no_two_hold_a_lock_beside_an_old_master_that_is_cut_off() {
+    fn no_two_clients_hold_a_lock_while_an_old_master_is_cut_off() {
         clean((0..70).chain([ONE, DATED]), Failover::Empty);
     }
 
-    /// The holder extends its lock at the new master, which has its key, while the key at the old one
-    /// expires.
+    /// The holder extends its lock at the new master, which has its key, while the key at the old
+    /// one expires.
     #[test]
-    fn no_two_hold_a_lock_whose_key_a_promoted_replica_has() {
+    fn no_two_clients_hold_a_lock_whose_key_is_on_a_promoted_replica() {
         let summary = clean((0..132).chain([BOOT_ONLY, READS_BEFORE]), Failover::Replica);
         assert!(u64::from(summary.all.extended_early) > summary.schedules, "{summary:?}");
     }
 
-    /// Each is found by a schedule that is known to find it, or by the first of many.
+    /// Each broken rule is found by a schedule that is known to find it, or by the first of many.
     #[test]
-    fn two_do_where_one_of_its_rules_is_broken() {
+    fn two_clients_hold_a_lock_if_a_rule_is_broken() {
         use Failover::{Empty, Replica};
         let at_once = Rule::PromotedCountsAtOnce;
         let rules = [
@@ -813,9 +822,10 @@ mod tests {
     const BOOT_ONLY: u64 = 145;
     const READS_BEFORE: u64 = 1971;
 
-    /// By each kind of lock, if an extension counts at once on a promoted replica. So do 45 of the first 3,000.
+    /// The seeds for each kind of lock if an extension counts at once on a promoted replica, as do
+    /// 45 of the first 3,000.
     const AT_ONCE: [u64; 3] = [131, 29, 81];
 
-    /// The number of schedules in which each broken rule is found.
+    /// The maximum number of schedules that may be needed to find each broken rule.
     const MOST: u64 = 3_000;
 }

@@ -1,5 +1,4 @@
-//! Each check must be able to fail: these tests falsify a running world, and expect the check to
-//! report it.
+//! Tests that each check can fail: they falsify a running world, and expect the check to report it.
 
 use redbolt::proto::{Event as Told, Lease, LockId};
 
@@ -9,7 +8,7 @@ use crate::plan::{Class, KEYS, Kind, MAX_NODES, MS, Plan};
 use crate::world::World;
 use crate::world::node::EPOCH_US;
 
-/// One holder, one rival that waits for it, and no faults.
+/// Returns a plan with one holder, one rival that waits for it, and no faults.
 fn plan() -> Plan {
     let mut plan = Plan::draw(Class::Safe, 1);
     plan.nodes = 3;
@@ -45,7 +44,7 @@ fn plan() -> Plan {
     plan
 }
 
-/// Plays until `now` is true, lets `doctor` falsify the world, and plays on. Returns the violation.
+/// Plays until `now` is true, lets `doctor` falsify the world, plays on, and returns the violation.
 fn found(
     plan: Plan,
     now: impl Fn(&World) -> bool,
@@ -83,13 +82,13 @@ fn id(world: &World) -> LockId {
     world.jobs[0].id.unwrap()
 }
 
-/// An open wire of the first client.
+/// Returns an open wire of the first client.
 fn wire(world: &World) -> usize {
     world.clients[0].wires[0].unwrap() as usize
 }
 
 #[test]
-fn nothing_is_found_where_nothing_is_wrong() {
+fn nothing_is_found_in_a_correct_world() {
     assert_eq!(name(found(plan(), is_held, |_| {})), "nothing");
 }
 
@@ -189,7 +188,7 @@ fn a_stale_write_is_found() {
 }
 
 #[test]
-fn a_grant_that_nobody_gave_is_found() {
+fn a_grant_that_no_node_gave_is_found() {
     let is_asked = |world: &World| !world.attempts.is_empty();
     let doctored = found(plan(), is_asked, |world| {
         for wire in &mut world.wires {
@@ -260,7 +259,7 @@ fn an_outbox_without_end_is_found() {
 }
 
 #[test]
-fn a_lock_that_nobody_gets_is_found() {
+fn a_lock_that_cannot_be_acquired_is_found() {
     let doctored = found(
         plan(),
         |world| world.is_healed,
@@ -327,7 +326,7 @@ fn a_killed_connection_of_another_client_is_found() {
 }
 
 #[test]
-fn bytes_that_are_no_request_are_found() {
+fn bytes_that_are_not_a_request_are_found() {
     let doctored = found(plan(), is_held, |world| {
         let at = wire(world);
         world.wires[at].up.bytes.extend_from_slice(b"PING\r\n");
@@ -358,7 +357,7 @@ fn a_panic_is_found() {
     assert_eq!(name(outcome.violation), "panicked");
 }
 
-/// The rival waits, and a node notifies it.
+/// Returns true once the rival waits and a node notifies it.
 fn is_notified(world: &World) -> bool {
     world.clients[1].reported_by != 0
 }

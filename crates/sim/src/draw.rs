@@ -1,4 +1,4 @@
-//! Draws a schedule from a seed: its jobs, its network, and all but the members of other libraries.
+//! Draws a schedule from a seed: everything except the members of other libraries.
 
 use redbolt::proto::{Profile, WakeStrategy};
 use redbolt_testkit::Random;
@@ -21,7 +21,7 @@ impl Plan {
         plan
     }
 
-    /// As [`draw`](Self::draw), reusing the memory of an old plan.
+    /// Like [`draw`](Self::draw), reusing the memory of an old plan.
     pub(crate) fn redraw(&mut self, class: Class, seed: u64) {
         let mut random = Random::of(seed, class as u64);
         let draw = &mut random;
@@ -43,7 +43,7 @@ impl Plan {
         let jobs = draw.pick(&[1, 2, 2, 2, 2, 3, 3, 4]);
         let least = if class.is_safe() { 1 } else { 2 };
         let jobs = match class {
-            // Enough for those who want permits to be more than there are.
+            // Enough jobs that more than one permit is wanted at a time.
             Class::Permits => jobs + draw.pick(&[1, 2, 3]),
             _ => jobs.max(least),
         };
@@ -56,7 +56,7 @@ impl Plan {
             Class::Safe | Class::Shared | Class::Permits | Class::Profiles => {
                 swarm::draw(self, draw, span);
                 guided::draw(self, draw, span);
-                // From a stream of its own, so that all other schedules stay the same.
+                // A separate random stream keeps all other schedules unchanged.
                 guided::draw_broken(self, &mut Random::of(seed, BROKEN));
                 guided::draw_replicas(self, &mut Random::of(seed, REPLICAS));
             }
@@ -96,8 +96,8 @@ impl Plan {
         self.heal_at = end.min(MAX_SPAN) + 50 * MS;
     }
 
-    /// Counters of nodes that have missed locks of one another, and clocks behind these counters:
-    /// no quorum of counters is equal then, and the token has to be written back.
+    /// Draws counters of nodes that have missed locks of one another, and clocks behind these
+    /// counters: no quorum of counters is equal then, and the token has to be written back.
     fn draw_counters(&mut self, draw: &mut Random) {
         self.counters = [0; MAX_NODES];
         if self.jobs.iter().any(|job| job.fenced) && draw.chance(400) {
@@ -106,8 +106,8 @@ impl Plan {
         }
     }
 
-    /// A minority of the nodes has a wild clock, which matters for fencing tokens only. No client's
-    /// clock is ever as far off.
+    /// Gives a minority of the nodes a wild clock, which matters for fencing tokens only. No
+    /// client's clock is ever as far off.
     fn draw_wild_clocks(&mut self, draw: &mut Random) {
         self.wild = 0;
         if !self.class.is_safe() || !self.can_fence() || !draw.chance(300) {
@@ -124,7 +124,7 @@ impl Plan {
         }
     }
 
-    /// Nodes that lack a command for a while.
+    /// Draws nodes that lack a command for a while.
     fn draw_denials(&mut self, draw: &mut Random, span: Time) {
         if self.class.is_safe() && draw.chance(80) {
             for _ in 0..draw.between(1, 2) {
@@ -134,8 +134,8 @@ impl Plan {
         }
     }
 
-    /// Locks that leave their process while they are held. A detached lock is for processes of the
-    /// same machine: where clients have clocks of their own, a lock returns to its first client.
+    /// Draws locks that leave their process while they are held. A detached lock is for processes
+    /// of the same machine: if clients have separate clocks, a lock returns to its first client.
     fn draw_hand_ons(&mut self, draw: &mut Random) {
         if !self.class.is_safe() || !draw.chance(100) {
             return;
@@ -163,7 +163,7 @@ impl Plan {
         }
     }
 
-    /// Jobs that share. Only one resource can be shared.
+    /// Draws jobs that share. Only one resource can be shared.
     fn draw_sharers(&mut self, draw: &mut Random) {
         let most = draw.pick(&[400, 600, 800]);
         for job in &mut self.jobs {
@@ -174,7 +174,8 @@ impl Plan {
         }
     }
 
-    /// Jobs that lock one resource as members of other libraries do, beside jobs that do not.
+    /// Draws jobs that lock one resource as members of other libraries do, next to jobs that do
+    /// not.
     fn draw_profiles(&mut self, draw: &mut Random) {
         let most = draw.pick(&[400, 700, 1_000]);
         for job in &mut self.jobs {
@@ -187,8 +188,9 @@ impl Plan {
         }
     }
 
-    /// Jobs that are fenced by Redisson's counter, which is lost with a node's memory: none loses it. Others count apart, so
-    /// that none of them is fenced.
+    /// Draws jobs that are fenced by Redisson's counter. It is lost with a node's memory, so no
+    /// node loses its memory, and the other profiles use separate counters, so none of their jobs
+    /// is fenced.
     fn draw_counters_of_redisson(&mut self, draw: &mut Random) {
         if !self.can_fence() || !self.members.is_empty() || !draw.chance(400) {
             return;
@@ -202,7 +204,7 @@ impl Plan {
         }
     }
 
-    /// Those that were added later stand in for others, so that earlier schedules stay what they were.
+    /// Replaces profiles by ones that were added later, so that earlier schedules stay unchanged.
     fn draw_late_profiles(&mut self, draw: &mut Random) {
         let most = draw.pick(&[0, 150, 300]);
         for job in self.jobs.iter_mut().filter(|job| job.profile != Profile::PLAIN) {
@@ -213,7 +215,8 @@ impl Plan {
         }
     }
 
-    /// Jobs that want permits, of nearly the same number, and jobs that share. Both are for one resource.
+    /// Draws jobs that want permits, of nearly the same number, and jobs that share. Both are for
+    /// one resource.
     fn draw_permits(&mut self, draw: &mut Random) {
         let most = draw.pick(&[600, 800, 1_000]);
         let permits = draw.pick(&[1, 2, 2, 2, 3, 4]);
@@ -230,7 +233,7 @@ impl Plan {
         }
     }
 
-    /// Jobs that change their mode while they hold the lock: once, or there and back.
+    /// Draws jobs that change their mode while they hold the lock: once, or there and back.
     fn draw_changes(&mut self, draw: &mut Random) {
         if KEPT_FROM_BEFORE.contains(&self.seed) {
             return;
@@ -239,7 +242,7 @@ impl Plan {
         self.draw_changes_of(draw, most);
     }
 
-    /// The same, where others want permits of the same resource.
+    /// Draws changes of mode next to jobs that want permits of the same resource.
     fn draw_changes_beside_permits(&mut self, draw: &mut Random) {
         if draw.chance(400) && !KEPT_FROM_BEFORE.contains(&self.seed) {
             let most = draw.pick(&[300, 600, 1_000]);
@@ -260,18 +263,18 @@ impl Plan {
         }
     }
 
-    /// Half of the time no server has a command of its own for what an undo does.
+    /// In half of the schedules no server has a native command for an undo.
     fn draw_natives(&mut self, draw: &mut Random) {
         if draw.chance(500) {
             self.setup.natives = std::array::from_fn(|_| draw.pick(&NATIVES));
         }
     }
 
-    /// Waiters queue on the nodes.
+    /// Draws whether waiters queue on the nodes.
     fn draw_queue(&mut self, draw: &mut Random) {
         if draw.chance(600) && !KEPT_OUT_OF_QUEUE.contains(&self.seed) {
             self.setup.wake = WakeStrategy::Queue;
-            // Whether somebody has passed can be said only where nothing goes wrong.
+            // A pass can be judged only in schedules without faults.
             let calm = match self.class {
                 Class::Permits => 200,
                 Class::Waiting => 400,
@@ -286,7 +289,7 @@ impl Plan {
         }
     }
 
-    /// A crowd in the queue that is not all alike.
+    /// Draws a crowd in the queue with different kinds of waiters.
     fn draw_crowd(&mut self, draw: &mut Random) {
         let may = self.class == Class::Waiting && self.setup.wake == WakeStrategy::Queue;
         if may && !KEPT_FROM_BEFORE.contains(&self.seed) && draw.chance(300) {
@@ -294,7 +297,7 @@ impl Plan {
         }
     }
 
-    /// A crowd in the queue of which several stop.
+    /// Draws a crowd in the queue of which several stop.
     fn draw_stops(&mut self, draw: &mut Random) {
         let may = self.setup.wake == WakeStrategy::Queue && !KEPT_FROM_BEFORE.contains(&self.seed);
         match self.class {
@@ -304,7 +307,7 @@ impl Plan {
         }
     }
 
-    /// Those who take turns next to others that are far away.
+    /// Draws clients that take turns next to others that are far away.
     fn draw_far(&mut self, draw: &mut Random) {
         let may = self.class == Class::Waiting && self.setup.wake == WakeStrategy::Queue;
         if may && !KEPT_FROM_BEFORE.contains(&self.seed) && draw.chance(60) {
@@ -329,7 +332,7 @@ impl Plan {
             let job = self.draw_job(draw, at, ttl_ms, span, start);
             self.jobs.push(job);
         }
-        // It comes after all other jobs.
+        // The probe comes after all other jobs.
         self.jobs.push(Job {
             at: 0,
             client: draw.below(self.clients.len() as u64) as u8,
@@ -348,8 +351,8 @@ impl Plan {
         start + 2 * span
     }
 
-    /// What all clients share. `max_ttl` is little more than the TTLs in use, because a quarantine
-    /// lasts that long. Locks can be fenced only where it is long.
+    /// Draws the settings of all clients. `max_ttl` is little more than the TTLs in use, because a
+    /// quarantine lasts that long. Locks can be fenced only if it is long.
     fn draw_setup(&mut self, draw: &mut Random, ttl_ms: u64) {
         let restart_guard = self.class != Class::MemoryLossUnguarded && draw.chance(900);
         let fenced = restart_guard && draw.chance(if self.class.is_safe() { 300 } else { 700 });
@@ -434,8 +437,8 @@ fn net(draw: &mut Random) -> Net {
     }
 }
 
-/// Clock rates within what validity covers: 1 % between a client and a node. The clients' rates use
-/// what the nodes leave of it.
+/// Draws clock rates within what validity covers, 1 % between a client and a node, and returns what
+/// the nodes leave of it for the clients.
 fn clocks(draw: &mut Random, clocks: &mut [(i64, i64); MAX_NODES]) -> i64 {
     let rate = if draw.chance(300) { draw.between(0, 9_900) as i64 } else { 0 };
     for clock in clocks.iter_mut() {
@@ -460,7 +463,7 @@ fn client(draw: &mut Random, budget: i64) -> ClientPlan {
     }
 }
 
-/// The random streams of faults that were added later.
+/// The random streams of parts that were added later.
 const BROKEN: u64 = 0x78;
 const REPLICAS: u64 = 0x7a;
 const WILD: u64 = 0x77;
@@ -482,11 +485,11 @@ const FOREIGN: [Profile; 6] = [
     Profile::SPRING,
 ];
 
-/// More of them.
+/// The profiles that were added later.
 const LATE: [Profile; 3] = [Profile::PYTHON_REDIS_LOCK, Profile::SYMFONY, Profile::SYMFONY];
 
-/// Schedules that found a bug before anybody beside them changed its mode, or before crowds in the queue were not all alike: they stay
-/// what they were.
+/// Schedules that found a bug before jobs changed their mode, or before crowds in the queue
+/// differed: they stay unchanged.
 const KEPT_FROM_BEFORE: [u64; 8] = [
     21_634,
     87_552,
@@ -498,7 +501,7 @@ const KEPT_FROM_BEFORE: [u64; 8] = [
     12_271_845_782_311,
 ];
 
-/// A schedule that found a bug before there were members: it stays what it was.
+/// A schedule that found a bug before there were members: it stays unchanged.
 const KEPT_ALONE: u64 = 12_141_802_701_960;
 const QUEUE: u64 = 0x6c;
 const CROWD: u64 = 0x63;
@@ -507,7 +510,7 @@ const FAR: u64 = 0x76;
 const MIXED: u64 = 0x6b;
 const NATIVE: u64 = 0x6e;
 
-/// Schedules that found a bug before anybody waited in the queue: they stay what they were.
+/// Schedules that found a bug before waiters used the queue: they stay unchanged.
 const KEPT_OUT_OF_QUEUE: [u64; 20] = [
     9_200_030_994,
     9_400_490_500,
@@ -535,7 +538,7 @@ const DENIED: u64 = 0x64;
 /// The stream of locks that are detached.
 const HAND_ON: u64 = 0x78;
 
-/// Of those who do not wait in the queue.
+/// The wake strategies of schedules without a queue.
 const WAKES: [WakeStrategy; 8] = [
     WakeStrategy::Lead,
     WakeStrategy::Lead,
@@ -549,5 +552,5 @@ const WAKES: [WakeStrategy; 8] = [
 
 const SIZES: [usize; 16] = [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 5, 5, 5, 5, 1, 1];
 
-/// No schedule runs longer than this before it is healed.
+/// The maximum time before a schedule is healed.
 const MAX_SPAN: Time = 8_000 * MS;

@@ -1,13 +1,14 @@
-//! Checks of the queue in which waiters stand: no job that began to wait once a quorum knew another's place is granted before it, and
-//! nothing stays on the nodes for a queue in which nobody stands; and nobody who wants a permit sleeps beside a free slot.
+//! Checks of the queue: no job that began to wait once a quorum knew another's place is granted
+//! before it; nothing stays on the nodes for a queue without waiters; and no waiter for a permit
+//! sleeps while a slot is free.
 //!
-//! Of several permits one who came later and waits in the queue may be granted one first, as long as there is another; and one who
-//! wants one of fewer permits than others do may lose its place, since they take it for one that does not come. Neither is
-//! judged.
+//! With several permits, a waiter that came later may be granted one first while another is free. A
+//! waiter that wants one of fewer permits than others do may lose its place, because they treat it
+//! as one that does not come. Neither is judged.
 //!
-//! The promise holds for those who take their turn in time, and while no node forgets. So who has passed is judged only
-//! in schedules without faults but for clients that never reach a node, on networks that are fast beside the shortest grace. Not here: waiters who sleep, see
-//! `patience`.
+//! The promise holds for waiters that take their turn in time, and while no node forgets. So passes
+//! are judged only in schedules whose only faults are clients that never reach a node, on networks
+//! that are fast compared with the shortest grace.
 
 use std::collections::BTreeSet;
 
@@ -25,10 +26,11 @@ use crate::world::World;
 use crate::world::node::{Node, grace_ms};
 use crate::world::queue::Time;
 
-/// What an ask in the queue shows at its node.
+/// The checks of a request in the queue, at its node.
 impl World {
-    /// A stamp is sent once a quorum has told one, and never gets smaller. Whoever waits leaves no free key, and whoever is granted
-    /// its ticket; and nobody stays called for a resource that is held.
+    /// Checks that a stamp is sent only once a quorum has reported one, and never gets smaller;
+    /// that a waiting request leaves no free key, and a granted one keeps its ticket; and that no
+    /// call remains for a held resource.
     pub(crate) fn keeps_to_the_queue(
         &mut self,
         at: usize,
@@ -69,7 +71,8 @@ impl World {
         self.violated(Violation::QueueRule { job, node, what });
     }
 
-    /// Before an ask in the queue: who is called, stands first, and has not had its grace.
+    /// Returns, before a request in the queue, the called waiter if it is the head and within its
+    /// grace.
     pub(crate) fn called_first(
         &mut self,
         node: usize,
@@ -85,11 +88,12 @@ impl World {
         let (since, whom) = server.called(call, now)?;
         let is_first = server.tickets(stamps, now).first() == Some(&whom);
         let in_time = server.clock(now).micros() / 1_000 <= since + grace_ms(&whom);
-        // One that was pinged before the resource was free has to answer that in time as well.
+        // A waiter that was pinged before the resource was free also has to answer in time.
         (is_first && in_time && server.is_in_time(ends, &whom, now)).then_some(whom)
     }
 
-    /// After it: that one still stands there, unless the ask was its own.
+    /// Checks, after the request, that the called waiter is still the head, unless the request was
+    /// its own.
     pub(crate) fn leaves_the_turn(
         &mut self,
         node: usize,
@@ -117,7 +121,7 @@ impl World {
         let is_calm = self.judges_the_queue();
         let known = self.tickets.iter().position(|ticket| ticket.name == name);
         let known = known.unwrap_or_else(|| {
-            // Another one of the same waiter, with another grace, goes on where the one before it stands.
+            // Another ticket of the same waiter, with another grace, continues from the last stamp.
             let former = self.tickets.iter().rev().find(|ticket| ticket.job == job).cloned();
             let new = Ticket { job, name: Vec::new(), reported: 0, sent: Vec::new(), silent: 0 };
             self.tickets.push(Ticket { name: name.to_vec(), ..former.unwrap_or(new) });
@@ -132,7 +136,7 @@ impl World {
         }
         let is_early = stamp > 0 && (ticket.reported.count_ones() as usize) < self.plan.quorum();
         ticket.silent += usize::from(stamp == 0);
-        // The second ask follows the answers of a quorum to the first.
+        // The second request follows the replies of a quorum to the first.
         let is_late = is_calm && ticket.silent > SILENT_ASKS * self.plan.nodes;
         ticket.reported |= 1 << link;
         match (is_smaller, is_early, is_late) {
@@ -145,7 +149,7 @@ impl World {
 }
 
 impl World {
-    /// After each event of a client: notes the place of which of its jobs a quorum knows now.
+    /// Records, after each event of a client, which of its jobs have a place that a quorum knows.
     pub(crate) fn note_place(&mut self, at: usize) {
         let client = usize::from(self.plan.jobs[at].client);
         let core = &self.clients[client].core;
@@ -154,7 +158,8 @@ impl World {
         job.place_at = if has_place { job.place_at.or(Some(self.now)) } else { None };
     }
 
-    /// A job was granted that was called at `called`: no job may wait whose place a quorum knew then.
+    /// Checks, for a job that was called at `called` and is granted, that no job waits whose place
+    /// a quorum knew then.
     pub(crate) fn passes_nobody(&mut self, at: usize, called: Time) {
         if !self.judges_the_queue() {
             return;
@@ -177,13 +182,14 @@ impl World {
         }
     }
 
-    /// Of how many permits others want one of the same resource, at the most.
+    /// Returns the largest number of permits that a job wants of the same resource.
     fn most_permits(&self, job: &Job) -> u16 {
         let beside = self.plan.jobs.iter().filter(|other| other.keys & job.keys != 0);
         beside.map(|other| other.permits).max().unwrap_or_default()
     }
 
-    /// After each event: nobody who is first to ask for a permit has slept for long while all nodes had a slot for it.
+    /// Checks, after each event, that the first job to request a permit has not slept for long
+    /// while all nodes had a slot for it.
     pub(crate) fn no_slot_stays_free(&mut self) {
         let stops = |fault: &Fault| fault.what == What::PauseClient;
         let is_calm = self.plan.faults.iter().all(stops) && self.may_judge_the_queue();
@@ -193,7 +199,7 @@ impl World {
         for key in 0..self.plan.keys {
             let waiter = self.waits_for_slot(key);
             let before = self.watches[key].slot_free_since;
-            // Whoever takes the place of one that has given up knows nothing of how long the first was called then.
+            // A job that replaces one that gave up does not know for how long the first was called.
             let since =
                 waiter.map(|job| before.filter(|it| it.0 == job).unwrap_or((job, self.now)));
             self.watches[key].slot_free_since = since;
@@ -203,8 +209,8 @@ impl World {
         }
     }
 
-    /// A job that waits for a permit, if all others of the resource want permits as well and even the fewest that are asked for
-    /// are more than there are holders.
+    /// Returns a job that waits for a permit, if all jobs of the resource want permits and there
+    /// are fewer holders than the smallest number of permits wanted.
     fn waits_for_slot(&mut self, key: usize) -> Option<usize> {
         let is_of = |job: &Job| keys_of(job).any(|of| of == key) && job.kind != Kind::Probe;
         let jobs = || self.plan.jobs.iter().filter(|job| is_of(job));
@@ -224,15 +230,15 @@ impl World {
         (holders.len() < usize::from(fewest)).then_some(waiter)
     }
 
-    /// Long after the last job has ended: no key is closed.
+    /// Checks, long after the last job has ended, that no key is closed.
     pub(crate) fn no_queue_is_left(&mut self) {
         if self.judges_the_queue() {
             self.nodes_keep_nothing(Node::is_closed);
         }
     }
 
-    /// At the end of any schedule, once the time of what the last request may have left is over: no node has a ticket, and no key is
-    /// closed.
+    /// Checks, at the end of any schedule, once the data of the last request has expired, that no
+    /// node has a ticket and no key is closed.
     pub(crate) fn no_queue_is_kept(&mut self) {
         let nodes = &self.nodes[..self.plan.nodes];
         let stepped = nodes.iter().map(|node| node.stepped_back).max().unwrap_or(0) * 1_000;
@@ -247,7 +253,7 @@ impl World {
         }
     }
 
-    /// When all jobs have ended: nobody has a ticket.
+    /// Checks, when all jobs have ended, that no ticket is left.
     pub(crate) fn nobody_stands(&mut self) {
         let mut jobs = self.plan.jobs.iter().zip(&self.jobs);
         let all_over = jobs.all(|(job, it)| job.kind == Kind::Probe || it.is_over());
@@ -274,7 +280,8 @@ impl World {
         is_calm && self.may_judge_the_queue()
     }
 
-    /// Whether waiters queue on the nodes, on a network that is fast beside the shortest grace.
+    /// Returns true if waiters queue on the nodes, on a network that is fast compared with the
+    /// shortest grace.
     fn may_judge_the_queue(&self) -> bool {
         let round_trip =
             2 * (self.plan.net.delay + self.plan.net.jitter) * self.plan.net.pieces as Time;
@@ -288,11 +295,11 @@ impl World {
     }
 }
 
-/// In so many asks of each node a waiter may say no stamp.
+/// The number of requests to each node in which a waiter may send no stamp.
 const SILENT_ASKS: usize = 3;
 
-/// So long a closed key lives after the last request, and no ticket lives longer.
+/// The lifetime of a closed key after the last request; no ticket lives longer.
 const KEPT_FOR: Time = 8_000 * MS;
 
-/// Nobody who stands first is passed within this time.
+/// The shortest time within which the head cannot be passed.
 const SHORTEST_GRACE: Time = 20 * MS;

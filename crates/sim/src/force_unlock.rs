@@ -1,10 +1,11 @@
-//! An operator breaks locks while their holders change: with real cores and stores, and a network in which a look and the break
-//! behind it are far apart.
+//! An operator breaks locks while their holders change, with real cores and stores, on a network in
+//! which the inspection and the break behind it are far apart.
 //!
-//! Holders take, extend and release one lock again and again. A lock that was requested before the end of an operator's look
-//! may be broken. All others must be kept: none is lost, and no two are held that exclude each other. This is not a class of
-//! schedules because a lock that is broken is held by two clients for a while, as the operator has asked for. Nodes and
-//! connections have no faults here.
+//! Holders take, extend and release one lock again and again. A lock that was requested before the
+//! end of an operator's inspection may be broken. All others must be kept: none is lost, and no two
+//! that exclude each other are held. This is not a class of schedules, because a broken lock has
+//! two holders for a while, as the operator has asked for. Nodes and connections have no faults
+//! here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,12 +23,12 @@ use crate::plan::MS;
 use crate::world::node::EPOCH_US;
 use crate::world::queue::Time;
 
-/// The rule by which the break compares.
+/// The comparison that the break makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     /// The shipping script.
     Meant,
-    /// The key is deleted if its type is the one that was seen.
+    /// The key is deleted if its type is the inspected one.
     TypeOnly,
     /// The key is deleted.
     Blind,
@@ -47,7 +48,7 @@ impl Locks {
     const ALL: [Self; 5] =
         [Self::Plain, Self::Permits, Self::Redisson, Self::RedissonRw, Self::Symfony];
 
-    /// A request for a lock, which is shared if `shares` and the kind has readers.
+    /// Returns a request for a lock, which is shared if `shares` and the kind has readers.
     fn request(self, shares: bool) -> LockRequest<'static> {
         let request = LockRequest::new(b"job").ttl(TTL);
         let request = match self {
@@ -65,11 +66,11 @@ impl Locks {
 #[derive(Clone, Copy, Debug, Default)]
 struct Played {
     granted: u32,
-    /// Locks that an operator has broken, as it may.
+    /// Locks that an operator has broken as permitted.
     broken: u32,
-    /// Locks that were lost although no look can have seen them.
+    /// Locks that were lost although no inspection can have seen them.
     wronged: u32,
-    /// Two such locks that exclude each other.
+    /// Pairs of such locks that exclude each other.
     doubled: u32,
 }
 
@@ -79,7 +80,7 @@ struct World {
     rule: Rule,
     locks: Locks,
     servers: Vec<Store>,
-    /// The operator is the last.
+    /// The holders, then the operator.
     clients: Vec<Client>,
     played: Played,
 }
@@ -89,7 +90,7 @@ struct Client {
     wires: Vec<Option<Wire>>,
     lock: Option<Held>,
     acts_at: Time,
-    /// One way through its network, at most.
+    /// The maximum one-way delay.
     far: Time,
 }
 
@@ -98,7 +99,7 @@ struct Held {
     id: LockId,
     shares: bool,
     is_granted: bool,
-    /// A look may have seen it.
+    /// An inspection may have seen it.
     is_at_risk: bool,
 }
 
@@ -138,7 +139,7 @@ impl World {
         ClockReading { boot: Timestamp(BOOT + self.now), wall }
     }
 
-    /// When something happens to this client next.
+    /// Returns the time of this client's next event.
     fn next(&self, at: usize) -> Time {
         let client = &self.clients[at];
         let timer = client.core.poll_timeout().map(|at| at.0.saturating_sub(BOOT));
@@ -166,7 +167,7 @@ impl World {
         self.settle(at);
     }
 
-    /// Bytes move on one connection.
+    /// Moves bytes on one connection.
     fn carry(&mut self, at: usize, node: usize) {
         let (now, clock) = (self.now, self.reading());
         let delay = self.delay(at);
@@ -212,7 +213,7 @@ impl World {
         far / 2 + self.random.below(far)
     }
 
-    /// An order, now and then.
+    /// Orders a break of a random kind.
     fn breaks(&mut self, at: usize) {
         let now = self.reading();
         let anything = self.random.chance(300);
@@ -228,7 +229,7 @@ impl World {
         self.clients[at].acts_at = self.now + (300 + self.random.below(1_000)) * MS;
     }
 
-    /// A holder takes the lock, extends it, or releases it.
+    /// Lets a holder take the lock, extend it, or release it.
     fn act(&mut self, at: usize) {
         let now = self.reading();
         let (shares, releases) = (self.random.chance(700), self.random.chance(600));
@@ -242,7 +243,7 @@ impl World {
                 client.lock = Some(held);
             }
             Some(held) if releases => client.core.release(held.id, now),
-            // An extension that is pending, or of a lock that is not held, is an error.
+            // Extending twice at once, or a lock that is not held, is an error.
             Some(held) => drop(client.core.extend(held.id, TTL, now)),
         }
         client.acts_at = self.now + (5 + self.random.below(60)) * MS;
@@ -293,7 +294,8 @@ impl World {
         }
     }
 
-    /// Whether another client has a lock that excludes this one, and neither can have been seen by a look.
+    /// Returns true if another client has a lock that excludes this one, and no inspection can have
+    /// seen either.
     fn is_doubled(&self, at: usize) -> bool {
         let now = self.reading();
         let valid = |client: &Client| {
@@ -310,7 +312,7 @@ impl World {
     }
 }
 
-/// Whether the store has data of the type that this order names.
+/// Returns true if the store has data of the type that this order names.
 fn is_of_type(store: &mut Store, conn: ConnId, words: &[&[u8]], now: NodeNow) -> bool {
     let mut kind = Vec::new();
     store.command(conn, &[b"TYPE", b"job"], now, &mut kind);
@@ -331,7 +333,7 @@ impl Client {
     }
 }
 
-/// Whether this is the text of a script that removes holders, of redbolt's format or another.
+/// Returns true if this is the text of a script that removes holders, in any format.
 fn is_break(text: &[u8]) -> bool {
     let breaks = |script: &&script::Script| script.role == script::Role::ForceUnlock;
     script::all().filter(breaks).any(|script| script.text.as_bytes() == text)
@@ -341,7 +343,7 @@ fn node_clock(now: Time) -> NodeNow {
     NodeNow::from_millis(EPOCH_US / 1_000 + now / MS)
 }
 
-/// As many clients take the lock.
+/// The number of clients that take the lock.
 const HOLDERS: usize = 4;
 
 const TTL: Duration = Duration::from_secs(5);
@@ -359,7 +361,7 @@ impl fmt::Display for Played {
 }
 
 #[test]
-fn force_unlock_leaves_locks_that_were_requested_behind_its_look() {
+fn force_unlock_leaves_locks_that_were_requested_after_its_inspection() {
     let mut all = Played::default();
     for seed in 0..SCHEDULES {
         let played = World::new(seed, Rule::Meant).run();
@@ -372,7 +374,7 @@ fn force_unlock_leaves_locks_that_were_requested_behind_its_look() {
 }
 
 #[test]
-fn locks_are_lost_where_the_break_compares_too_little() {
+fn locks_are_lost_if_the_break_compares_too_little() {
     for rule in [Rule::TypeOnly, Rule::Blind] {
         let is_found = |played: Played| played.wronged > 0 && played.doubled > 0;
         let found = (0..SCHEDULES).find(|&seed| is_found(World::new(seed, rule).run()));

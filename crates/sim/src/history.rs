@@ -1,8 +1,9 @@
-//! The histories of resources, checked offline against the model of a read/write lock and semaphore with owners.
+//! The histories of resources, checked offline against the model of a read/write lock and semaphore
+//! with owners.
 //!
-//! The online checks look at validities. This check knows nothing of them: it asks whether some
-//! order of the operations, each at an instant between its call and its return, explains the
-//! results that callers got. It would expose an online check that is wrong.
+//! The online checks use validities. This check does not: it searches for an order of the
+//! operations, each at an instant between its call and its return, that explains the results that
+//! callers got. It would expose an online check that is wrong.
 
 use crate::plan::MAX_PERMITS;
 use crate::world::queue::Time;
@@ -11,7 +12,7 @@ use crate::world::queue::Time;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
     pub(crate) called: Time,
-    /// Later than everything, if no caller got a result.
+    /// The time of the result; `Time::MAX` if no caller got one.
     pub(crate) returned: Time,
     pub(crate) owner: u16,
     pub(crate) does: Does,
@@ -19,12 +20,12 @@ pub(crate) struct Operation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
-    /// The owner was granted the lock, alone or beside others who share it, with this fencing token.
-    /// Or one of its permits.
+    /// The owner was granted the lock with this fencing token, exclusively, shared, or as one of
+    /// its permits.
     Lock { token: u64, shared: bool, slot: Option<u16> },
-    /// The owner, who shares it with nobody, has it alone, with this fencing token.
+    /// The owner, the only reader, has it exclusively now, with this fencing token.
     Upgrade { token: u64 },
-    /// The owner, who had it alone, shares it.
+    /// The owner, which had it exclusively, shares it now.
     Downgrade,
     /// The owner released, or its lease ended.
     Unlock,
@@ -49,8 +50,9 @@ impl History {
         self.operations.push(operation);
     }
 
-    /// Whether some order of the operations explains the history; with `fenced`, also why each
-    /// token is larger than the one before, or as large as that of others who share.
+    /// Returns true if some order of the operations explains the history; with `fenced`, the order
+    /// also has to explain that each token is larger than the previous one, or equal to that of
+    /// others that share.
     ///
     /// A depth-first search that remembers failed sets of operations. Histories of more than 60
     /// operations are not judged.
@@ -70,12 +72,12 @@ struct Search<'h> {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
-    /// A bit for each of those who have it alone or share it.
+    /// A bit for each exclusive or sharing owner.
     owners: u64,
-    /// Whether they share.
+    /// True if the owners share.
     shared: bool,
     token: u64,
-    /// A bit for the owner of each permit, and the last token of it.
+    /// For each permit, a bit for its owner, and its last token.
     permits: [(u64, u64); MAX_PERMITS],
 }
 
@@ -104,7 +106,8 @@ impl Search<'_> {
     }
 
     fn step(&self, state: State, operation: &Operation) -> Option<State> {
-        // By the owner's first operation, of which there are at most 60: a schedule can have more owners than that.
+        // The bit is the owner's first operation, of which there are at most 60; a schedule can
+        // have more owners than that.
         let is_owners = |other: &Operation| other.owner == operation.owner;
         let first = self.operations.iter().position(is_owners).expect("it is one of them");
         let owner = 1 << first;
@@ -120,7 +123,7 @@ impl Search<'_> {
             Does::Lock { token, shared, slot: None } => {
                 let are_given = state.permits.iter().any(|(taken, _)| *taken != 0);
                 let may_have_it = !are_given && (state.owners == 0 || shared && state.shared);
-                // A shared token is odd, and stays until somebody has the lock alone.
+                // A shared token is odd, and stays until an exclusive holder comes.
                 let least = state.token + u64::from(!shared || state.token.is_multiple_of(2));
                 let grows = !self.fenced || token == 0 || token >= least;
                 let owners = state.owners | owner;
@@ -168,9 +171,9 @@ mod tests {
         History { operations: operations.to_vec() }.is_linearizable(fenced)
     }
 
-    /// The waiting class has up to 85 jobs.
+    /// The waiting class has up to 85 jobs, more than a bit set has bits.
     #[test]
-    fn owners_with_large_numbers_are_told_apart() {
+    fn owners_with_large_numbers_are_distinguished() {
         let share = |owner, called| share(owner, called, called + 1, 0);
         let history = [share(1, 0), share(65, 2), unlock(1, 4, 5), lock(2, 6, 7, 0)];
         assert!(!judged(&history, false), "65 still shares");
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_share_are_explained_and_an_exclusive_holder_beside_them_is_not() {
+    fn sharing_holders_are_explained_and_an_exclusive_holder_among_them_is_not() {
         let two = [share(1, 0, 2, 5), share(2, 3, 4, 5)];
         assert!(judged(&two, true), "together, with one token");
         assert!(!judged(&[two[0], two[1], lock(3, 5, 6, 6)], false));
@@ -228,7 +231,7 @@ mod tests {
             Operation { called, returned: called + 1, owner, does }
         };
         let two = [permit(1, 0, 0, 8), permit(2, 2, 1, 6)];
-        assert!(judged(&two, true), "each has tokens of its own");
+        assert!(judged(&two, true), "tokens of different permits are independent");
         assert!(!judged(&[two[0], two[1], permit(3, 4, 1, 10)], false));
         assert!(!judged(&[two[0], two[1], share(3, 4, 5, 0)], false));
         assert!(!judged(&[lock(3, 0, 1, 0), permit(1, 2, 0, 0)], false));
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_unlocks_for_another() {
+    fn no_owner_unlocks_for_another() {
         assert!(!judged(&[lock(1, 0, 1, 0), unlock(2, 2, 3), lock(3, 4, 5, 0)], false));
     }
 }

@@ -1,10 +1,9 @@
 //! The cost of hanging nodes: a crowd takes turns on one lock, first with all nodes alive and then
 //! with a minority that hangs, in virtual time and with the library's default timeouts.
 //!
-//! The cost must be next to nothing. Nothing is late in this network beyond some jitter: where all
+//! The cost must be next to nothing. This network has only some jitter and no late messages: if all
 //! remaining nodes have to grant, every late message counts, and no client can help that. No single
-//! schedule can show this cost, so it is measured, by the means of `waiting`. Not here: safety
-//! beside hanging nodes, which the schedules check.
+//! schedule can show this cost, so it is measured with the means of `waiting`.
 
 use std::fmt;
 
@@ -13,7 +12,7 @@ use redbolt::proto::WakeStrategy;
 use crate::invariant::Violation;
 use crate::waiting::{Crowd, Hang, Measured, Shown, Teller};
 
-/// The same crowd, with and without hanging nodes.
+/// A pair of measurements of one crowd, with and without hanging nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     wake: WakeStrategy,
@@ -31,9 +30,9 @@ pub(crate) struct Compared {
 }
 
 impl Pair {
-    /// Large enough to show the cost of a bug: nobody tells the processes when to ask, so that many votes are
-    /// split. A process whose lead begins to hang notices that only at a timer, seconds later, and
-    /// until then one process has the lock to itself. So most grants have to come after that.
+    /// Large enough to show the cost of a bug. Without notifications many votes are split. A
+    /// process whose lead begins to hang notices that only at a timer, seconds later, and until
+    /// then one process has the lock to itself, so most grants have to come after that.
     pub(crate) const QUICK: Self =
         Self { wake: WakeStrategy::Timer, nodes: 3, waiters: 8, grants: 1_500, how: Hang::Stopped };
 
@@ -67,7 +66,7 @@ impl Pair {
 }
 
 impl Compared {
-    /// The violation, if hanging nodes cost too much or get request after request.
+    /// Returns the violation, if hanging nodes cost too much or get request after request.
     pub(crate) fn violation(&self) -> Option<Violation> {
         self.dragged().or_else(|| self.piled())
     }
@@ -88,7 +87,7 @@ impl Compared {
         (asks > hung as u64 * OPEN_ASKS).then_some(Violation::Piled { hung, asks })
     }
 
-    /// The ratio of the time per grant, and of the slowest hundredth of hand-offs.
+    /// Returns the ratios of the time per grant, and of the slowest hundredth of hand-offs.
     fn ratios(&self) -> (f64, f64) {
         let each = |of: &Measured| of.took as f64 / of.grants.max(1) as f64;
         let p99 = |of: &Measured| Shown(&of.hand_offs).share(990);
@@ -122,8 +121,8 @@ impl fmt::Display for Compared {
 /// The largest allowed ratio.
 const TARGET: f64 = 1.2;
 
-/// The most requests of one lock to a hanging node: one at a time, and some before the node is
-/// suspected.
+/// The maximum number of requests of one lock to a hanging node: one at a time, and some before the
+/// node is suspected.
 const OPEN_ASKS: u64 = 4;
 
 /// The number of grants in each measurement.

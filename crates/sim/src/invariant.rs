@@ -1,7 +1,6 @@
-//! The invariants, and the report of each violation.
-//!
-//! Each invariant has its own variant, with the data needed to understand a failure. Most are
-//! checked online, next to the event that can break them.
+//! The invariants, and the report of each violation. Each invariant has its own variant, with the
+//! data needed to understand a failure. Most are checked online, next to the event that can break
+//! them.
 
 use std::fmt;
 
@@ -23,7 +22,7 @@ pub enum Violation {
         key: usize,
         /// The job that holds the lock.
         job: usize,
-        /// How many nodes keep its key.
+        /// The number of nodes that keep its key.
         nodes: usize,
     },
     /// I1, checked offline: no order of the operations explains the history.
@@ -32,10 +31,10 @@ pub enum Violation {
         key: usize,
         /// The operations of its history.
         operations: usize,
-        /// Whether the history includes fencing tokens.
+        /// True if the history includes fencing tokens.
         fenced: bool,
     },
-    /// I2: a later holder has no larger token.
+    /// I2: a later holder's token is not larger.
     TokenOrder {
         /// The resource.
         key: usize,
@@ -63,11 +62,11 @@ pub enum Violation {
         /// The token of the write.
         token: u64,
     },
-    /// I4: an outcome counts a node whose answer to this request did not say so.
+    /// I4: an outcome counts a node whose reply to this request did not support it.
     Miscredited {
         /// The job.
         job: usize,
-        /// What was counted.
+        /// The outcome that counted it.
         what: &'static str,
         /// The node, by the client's number.
         node: usize,
@@ -95,7 +94,7 @@ pub enum Violation {
         /// The job whose key it is.
         job: usize,
     },
-    /// I5: a node that could not undo was asked for a lock, and granted it.
+    /// I5: a node that could not undo received a lock request, and granted it.
     KeptForGood {
         /// The client.
         client: usize,
@@ -108,14 +107,14 @@ pub enum Violation {
         job: usize,
         /// The call.
         call: &'static str,
-        /// By how many microseconds.
+        /// The excess in microseconds.
         by_us: u64,
     },
     /// I7: memory use exceeds its limit.
     Unbounded {
         /// The client.
         client: usize,
-        /// What exceeds it.
+        /// The quantity that exceeds it.
         what: &'static str,
         /// Its size.
         amount: usize,
@@ -132,18 +131,18 @@ pub enum Violation {
         /// Its outcome.
         end: &'static str,
     },
-    /// I10: a grant was reported later than the answer that decided it.
+    /// I10: a grant was reported later than the reply that decided it.
     Stalled {
         /// The job.
         job: usize,
-        /// By how many microseconds.
+        /// The delay in microseconds.
         by_us: u64,
     },
     /// I11: the same seed gave a different run.
     NotDeterministic,
     /// I12: a text for people contains a token or a password.
     Leaked {
-        /// Which text.
+        /// The text.
         place: &'static str,
     },
     /// A lock ended twice, or got an outcome that its state does not allow.
@@ -160,7 +159,7 @@ pub enum Violation {
         /// The node.
         node: usize,
     },
-    /// A client wrote bytes that are no request.
+    /// A client wrote bytes that are not a request.
     Malformed {
         /// The client.
         client: usize,
@@ -180,20 +179,20 @@ pub enum Violation {
         /// The job.
         job: usize,
     },
-    /// A waiter sleeps for long beside a free resource.
+    /// A waiter sleeps for long although its resource is free.
     Slept {
         /// The job.
         job: usize,
-        /// How many microseconds too long.
+        /// The excess in microseconds.
         by_us: u64,
     },
     /// A waiter sends a node request after request while another job holds the lock.
     Frenzy {
         /// The job.
         job: usize,
-        /// How many times.
+        /// The number of requests.
         times: u64,
-        /// Within how many microseconds.
+        /// The period in microseconds.
         within_us: u64,
     },
     /// One client acquires the lock again and again, and another waits for it.
@@ -203,14 +202,14 @@ pub enum Violation {
         /// The client that has it.
         client: usize,
     },
-    /// Somebody was granted a lock before one who waited in the queue when it came.
+    /// A job was granted a lock before one that waited in the queue when it came.
     Passed {
         /// The job that was granted the lock.
         job: usize,
         /// The job that waits, and whose place a quorum knew when the other came.
         passed: usize,
     },
-    /// All jobs are over, and a node keeps something for a queue in which nobody stands.
+    /// All jobs have ended, and a node keeps data of a queue without waiters.
     QueueSurvives {
         /// The resource.
         key: usize,
@@ -219,11 +218,11 @@ pub enum Violation {
     },
     /// A rule of the queue was broken on a node, or in what was sent to it.
     QueueRule {
-        /// The job whose ask showed it.
+        /// The job whose request showed it.
         job: usize,
         /// The node.
         node: usize,
-        /// What the node or the client did.
+        /// The action of the node or the client.
         what: &'static str,
     },
     /// A lock overtook another of the same client.
@@ -235,24 +234,25 @@ pub enum Violation {
     },
     /// With a minority of hanging nodes, locks take far longer than with all nodes alive.
     Dragged {
-        /// How many nodes there are.
+        /// The number of nodes.
         nodes: usize,
         /// Percent of the time with all nodes alive: for the whole run, and for the slowest
         /// hundredth of hand-offs.
         percent: (u64, u64),
     },
-    /// Where nodes report nothing, waiters do not hear what their library tells of a release.
+    /// Waiters do not receive their library's messages of releases, on nodes that send no
+    /// notifications.
     Deaf {
-        /// How many grants one process has got.
+        /// The number of grants of one process.
         fewest: usize,
-        /// Of so many.
+        /// The number of all grants.
         grants: usize,
     },
     /// A waiting lock sends request after request to hanging nodes.
     Piled {
-        /// How many nodes hang.
+        /// The number of nodes that hang.
         hung: usize,
-        /// How many requests it sent them.
+        /// The number of requests sent to them.
         asks: u64,
     },
     /// The schedule has more events than any schedule needs.
@@ -260,7 +260,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// Its name, with the number of the invariant if it has one.
+    /// Returns its name, with the number of the invariant if it has one.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -302,7 +302,7 @@ impl Violation {
         }
     }
 
-    /// Whether mutual exclusion failed, which some classes expect.
+    /// Returns true if mutual exclusion failed, which some classes expect.
     #[must_use]
     pub fn is_exclusion(&self) -> bool {
         matches!(

@@ -16,19 +16,19 @@ pub struct Outcome {
     pub events: u32,
     /// Virtual time that passed, in nanoseconds.
     pub nanos: u64,
-    /// Locks that were granted.
+    /// The number of locks granted.
     pub grants: u64,
-    /// Of these, those with a fencing token.
+    /// The number of granted locks with a fencing token.
     pub fenced: u64,
-    /// Requests that were refused.
+    /// The number of requests refused.
     pub refusals: u64,
-    /// Locks that were lost.
+    /// The number of locks lost.
     pub losses: u64,
-    /// Stale writes that an unfenced register took.
+    /// The number of stale writes that an unfenced register took.
     pub stale_writes: u64,
-    /// Writes that a fenced register refused.
+    /// The number of writes that a fenced register refused.
     pub writes_refused: u64,
-    /// Violations that the class expects.
+    /// The number of violations that the class expects.
     pub expected: u64,
     /// The violation that ended the schedule, if any.
     pub violation: Option<Violation>,
@@ -37,7 +37,7 @@ pub struct Outcome {
 /// The memory for running schedules, one after another.
 pub struct Lab {
     world: World,
-    /// Faults that are left out, by their numbers.
+    /// The faults to leave out, as a bit set of their numbers.
     skipped: u32,
 }
 
@@ -79,7 +79,7 @@ impl Lab {
         self.world.is_notified = true;
     }
 
-    /// The coverage of the schedules so far.
+    /// Returns the coverage of the schedules so far.
     #[must_use]
     pub fn coverage(&self) -> &Coverage {
         &self.world.coverage
@@ -120,14 +120,14 @@ impl Lab {
     }
 }
 
-/// Runs the schedule of a seed in a world of its own. For many, use a [`Lab`].
+/// Runs the schedule of a seed in a separate world. For many, use a [`Lab`].
 #[must_use]
 pub fn run(class: Class, seed: u64) -> Outcome {
     Lab::new().run(class, seed)
 }
 
-/// Runs the schedules of up to `limit` seeds from `first` on, until one fails. Returns how many
-/// that took, and the violation.
+/// Runs the schedules of up to `limit` seeds from `first` on, until one fails. Returns the number
+/// of schedules run, and the violation.
 #[must_use]
 pub fn hunt(class: Class, first: u64, limit: u64) -> Option<(u64, Violation)> {
     let mut lab = Lab::new();

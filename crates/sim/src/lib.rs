@@ -3,11 +3,8 @@
 //!
 //! A schedule is drawn from a seed: the jobs, the nodes, the network, and the faults. It is played
 //! as fast as the machine can, and each promise to a caller is checked at the moment of the
-//! outcome. README.md lists the faults and the invariants.
-//!
-//! Apart from the library because it is a user of it: it sees `redbolt::proto` and the model of a
-//! node, and nothing else. Not here: the machine's sockets, threads and clocks, except in the
-//! program that runs many schedules and measures their speed.
+//! outcome. README.md lists the faults and the invariants. The crate uses the library like any
+//! other program: it sees only `redbolt::proto` and the model of a node.
 
 #![deny(unsafe_code)]
 

@@ -1,16 +1,17 @@
-//! The worth of another library's channel: a crowd takes turns on one lock of that library's format, on a node that reports
-//! no changes, so that nothing but the messages of releases ends a pause before its timer.
+//! The worth of another library's channel: a crowd takes turns on one lock of that library's
+//! format, on a node that sends no notifications, so that only the messages of releases end a pause
+//! before its timer.
 //!
-//! A waiter that does not hear them is granted all the same, later: slowness is no violation in a single schedule, so it is
-//! measured, by the means of `waiting`. Not here: that the schedules of the class of profiles are safe with messages that
-//! are late, lost and forbidden.
+//! A waiter that misses them is granted later. Slowness is not a violation in a single schedule, so
+//! it is measured, with the means of `waiting`. The class `profiles` checks that schedules are safe
+//! with messages that are late, lost and forbidden.
 
 use redbolt::proto::WakeStrategy;
 
 use crate::invariant::Violation;
 use crate::waiting::{Crowd, Hang, Measured, Teller};
 
-/// Two processes: one of them waits for the other, and nobody else asks in between.
+/// Two processes: one waits for the other, and no third one requests in between.
 const CROWD: Crowd = Crowd {
     wake: WakeStrategy::Lead,
     nodes: 1,
@@ -27,7 +28,8 @@ pub(crate) fn measure(seed: u64) -> Measured {
     CROWD.measure(seed)
 }
 
-/// The violation, if whoever waits is left out: a process that has just released the lock is there again at once.
+/// Returns the violation, if a waiter gets too few grants. The process that has just released
+/// requests again at once.
 pub(crate) fn violation(measured: &Measured) -> Option<Violation> {
     let Measured { grants, crowd: Crowd { waiters, .. }, shares: (fewest, _), .. } = *measured;
     (fewest < grants / waiters / 4).then_some(Violation::Deaf { fewest, grants })
@@ -38,9 +40,10 @@ mod tests {
     use super::*;
     use crate::waiting::Shown;
 
-    /// As where nodes report changes, with about as many asks. The control is a planted bug, `ChannelIgnored`.
+    /// The result matches nodes that send notifications, with about as many requests. The control
+    /// is a planted bug, `ChannelIgnored`.
     #[test]
-    fn a_release_is_heard_where_nodes_report_nothing() {
+    fn a_release_is_received_when_nodes_report_nothing() {
         for waiters in [2, 8] {
             let published = Crowd { waiters, ..CROWD }.measure(1);
             let counted = (published.grants, violation(&published));

@@ -1,10 +1,13 @@
-//! Members of other libraries whose locks are a second since 1970, or redis-objects' empty string: they take one, work, and release it or die.
+//! Members of other libraries whose locks are a second since 1970, or redis-objects' empty string:
+//! they take a lock, work, and release it or die.
 //!
-//! A member goes by its own clock, and from node to node; it holds the lock if it has a quorum of them. Between two of its commands passes
-//! what the network takes, so that several that find a second over, redbolt's jobs among them, race for it, and losers overwrite.
-//! Exclusion beside jobs is judged as far as the format promises it: until a second before its value's, which is what
-//! clocks may differ by, or before that of a loser who has overwritten it. Not drawn, because no lock of this format survives it: clocks that differ by more, nodes that forget, a `DEL` that comes
-//! late, and the take-over of newer versions of redis-objects, who set without a look.
+//! A member uses its own clock and goes from node to node; it holds the lock if it has a quorum of
+//! them. A network delay passes between two of its commands, so that several clients that find an
+//! expired second, redbolt's jobs among them, race for it, and losers overwrite it. Exclusion with
+//! jobs is judged as far as the format promises it: until a second (the allowed difference of
+//! clocks) before the value's, or before that of a loser that has overwritten it. Faults that no
+//! lock of this format survives are not drawn: clocks that differ by more, nodes that forget, a
+//! late `DEL`, and the take-over of newer versions of redis-objects, which set without a check.
 
 use redbolt::proto::Profile;
 use redbolt_testkit::Random;
@@ -18,19 +21,21 @@ use crate::world::node::EPOCH_US;
 use crate::world::queue::{Event, Move, Time};
 
 impl Member {
-    /// Its clock, in microseconds.
+    /// Returns its clock, in microseconds.
     fn clock(&self, now: Time) -> u64 {
         (EPOCH_US + now / 1_000).saturating_add_signed(self.ahead)
     }
 
-    /// Until when, in microseconds of true time, the format promises that nobody takes a lock whose value ends at `end`.
+    /// Returns the time, in microseconds of true time, until which the format promises that no
+    /// other client takes a lock whose value ends at `end`.
     fn promised_until(&self, end: u64) -> u64 {
         end.saturating_add_signed(-self.ahead).saturating_sub(EPOCH_US + SECOND_US)
     }
 }
 
 impl Plan {
-    /// Members of one version beside the jobs, all on one resource, and what one has left that died before.
+    /// Draws members of one version next to the jobs, all on one resource, and the value of one
+    /// that died before.
     pub(crate) fn draw_members(&mut self, draw: &mut Random) {
         let longest = self.jobs.iter().map(|job| job.ttl_ms).max().unwrap_or(0);
         let is_changed = self.faults.iter().any(|fault| fault.what == What::Change);
@@ -41,7 +46,7 @@ impl Plan {
             !what.loses_memory() && !matches!(what, What::StepNode { .. } | What::StepGrants)
         };
         self.faults.retain(|fault| may_happen(fault.what));
-        // Longer than it takes until an extended lock's first second is over.
+        // Longer than it takes until an extended lock's first second has passed.
         self.setup.max_ttl_ms = self.setup.max_ttl_ms.max(4_000);
         self.setup.other_ttl_ms = self.setup.max_ttl_ms + 200;
         self.draw_jobs_beside_members(draw);
@@ -50,12 +55,12 @@ impl Plan {
             let timeout = longest.div_ceil(1_000) + 1;
             self.members.push(Member {
                 at: draw.below(2_000 * MS),
-                // A node's clock is off by half a second, and by what it drifts.
+                // A node's clock is off by half a second, and by its drift.
                 ahead: draw.between(0, 700_000) as i64 - 350_000,
                 format,
                 timeout,
                 patience: draw.between(500, 4_000) * MS,
-                // It ends before anybody's clock says that it is over.
+                // It ends before the lock expires by any clock.
                 work: draw.below(timeout * 500) * MS,
                 fate: if draw.chance(400) { Fate::Dies } else { Fate::Releases },
             });
@@ -123,7 +128,8 @@ impl World {
         self.member_leaves(at, node);
     }
 
-    /// It has the lock only if what it overwrites is still a second that is over, or nothing.
+    /// Overwrites the value. The member has the lock only if it overwrites an expired second, or
+    /// nothing.
     fn member_takes_over(&mut self, at: usize, node: u8) {
         let (member, name) = (self.plan.members[at], usize::from(node));
         if self.nodes[name].serves(self.now) {
@@ -133,7 +139,8 @@ impl World {
             let is_done = self.nodes[name].observe(&words, self.now) == b"+OK\r\n";
             self.story(|| format!("m{at} overwrites node {name}, and has it: {is_over}"));
             self.members[at].ends[name] = (is_done && is_over).then_some(end);
-            // What it overwrote ends with its own second, which is later than any job's lease.
+            // The overwritten lock now ends with the member's second, which is later than any job's
+            // lease.
             self.keys_may_be_gone |= !is_over;
             if !is_over {
                 self.overwrite_members(at, name, end);
@@ -142,8 +149,9 @@ impl World {
         self.member_leaves(at, node);
     }
 
-    /// A member without the node has written its time over those of members that have it. If its clock is behind
-    /// theirs, others may take the lock earlier from then on, which no lock of this format prevents.
+    /// Records that a member which did not get the node has overwritten the time of members that
+    /// have it. If its clock is behind theirs, others may take the lock earlier from then on, which
+    /// no lock of this format prevents.
     fn overwrite_members(&mut self, by: usize, node: usize, end: u64) {
         for other in (0..self.members.len()).filter(|&other| other != by) {
             let promised = self.plan.members[other].promised_until(end) * 1_000;
@@ -155,7 +163,7 @@ impl World {
         }
     }
 
-    /// Goes to the next node, or sees whether it has enough of them.
+    /// Goes to the next node, or counts whether the member has enough of them.
     fn member_leaves(&mut self, at: usize, node: u8) {
         if usize::from(node) + 1 < self.plan.nodes {
             return self.member_goes_on(at, Move::Ask(node + 1), 0);
@@ -184,7 +192,7 @@ impl World {
         self.queue.push(self.now + after + delay, Event::Member(at as u16, next));
     }
 
-    /// Deletes what it has, without a look, where its own time is not over.
+    /// Deletes what the member has, without a check, unless its own time has passed.
     fn member_lets_go(&mut self, at: usize) {
         let member = self.plan.members[at];
         let it = std::mem::take(&mut self.members[at]);
@@ -196,7 +204,8 @@ impl World {
         }
     }
 
-    /// What it sets now, and when that is over by its clock. A key with a TTL may end earlier by a second, as far as is judged.
+    /// Returns the end of a value set now, by the member's clock, and the value. A key with a TTL
+    /// may end a second earlier, as far as is judged.
     fn member_value(&self, member: &Member) -> (u64, String) {
         let end = member.clock(self.now) + (member.timeout + 1) * SECOND_US;
         match member.format {
@@ -207,7 +216,8 @@ impl World {
         }
     }
 
-    /// Whether a member takes what a node has for over: what is no number is zero.
+    /// Returns true if a member considers the value of a node expired. A value that is not a number
+    /// is zero.
     fn is_over_for(&self, member: &Member, node: usize) -> bool {
         let value = self.nodes[node].value(KEY, self.now).unwrap_or_default();
         let is_of_number = |byte: &&u8| byte.is_ascii_digit() || **byte == b'.';
@@ -216,7 +226,7 @@ impl World {
         number.unwrap_or(0.0) * 1e6 < member.clock(self.now) as f64
     }
 
-    /// I1: nobody else holds the resource validly. Members have numbers behind those of the jobs.
+    /// Checks I1: no other client validly holds the resource. Members are numbered behind the jobs.
     fn member_is_alone(&mut self, at: usize) {
         let rival = self.jobs.len() + at;
         for job in 0..self.jobs.len() {
@@ -232,7 +242,7 @@ impl World {
         }
     }
 
-    /// I1: no member holds the resource of a job that holds it validly.
+    /// Checks I1: no member holds the resource of a job that validly holds it.
     pub(crate) fn no_member_is_beside(&mut self, job: usize) {
         let now = self.now;
         if let Some(member) = self.members.iter().position(|member| member.until > now) {
@@ -252,7 +262,7 @@ mod tests {
     use super::*;
     use crate::Class;
 
-    /// Seeds of schedules with members, and the worlds in which they begin.
+    /// Returns the worlds at their start for all seeds of schedules with members.
     fn worlds() -> impl Iterator<Item = World> {
         let plans = (0..100).map(|seed| Plan::draw(Class::Profiles, seed));
         plans.filter(|plan| !plan.members.is_empty()).map(|plan| {
@@ -263,7 +273,8 @@ mod tests {
         })
     }
 
-    /// Plays on, and lets `doctor` falsify the world before each event. Returns who held the lock beside whom, if anybody did.
+    /// Plays on, and lets `doctor` falsify the world before each event. Returns the holder and its
+    /// rival if two held the lock.
     fn rivals(world: &mut World, doctor: fn(&mut World)) -> Option<(usize, usize)> {
         while world.violation.is_none() {
             let (at, event) = world.queue.pop()?;
@@ -287,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn members_and_jobs_exclude_each_other_and_whoever_does_not_is_found() {
+    fn members_and_jobs_exclude_each_other_and_a_violation_is_found() {
         let mut beside = [0; 3];
         for mut world in worlds() {
             let jobs = world.jobs.len();
@@ -300,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_over() {
+    fn a_value_that_is_not_a_number_has_expired() {
         let mut world = worlds().next().unwrap();
         let member = Member { ahead: 0, ..world.plan.members[0] };
         world.now = 500 * MS;

@@ -1,7 +1,6 @@
 //! Jobs that change the mode of their lock: readers that try to write, and writers that read on.
-//!
-//! The checks follow the mode in force: a writer that downgrades is a reader from its call on, and a reader that
-//! upgrades a writer from its event on. Apart from `actor`, whose other jobs never do. Not here: the checks themselves.
+//! The checks follow the mode in force: a writer that downgrades is a reader from its call on, and
+//! a reader that upgrades is a writer from its event on.
 
 use redbolt::proto::{ClockReading, LockMode, RequestError, Timestamp};
 
@@ -13,7 +12,7 @@ use crate::world::World;
 use crate::world::queue::Time;
 
 impl World {
-    /// The job's lock is to be of the other mode, unless something else is under way.
+    /// Changes the mode of the job's lock, unless another operation is pending.
     pub(crate) fn change_mode(&mut self, at: usize, job: &Job) {
         let client = usize::from(job.client);
         let running = &self.jobs[at];
@@ -23,7 +22,7 @@ impl World {
             return;
         }
         let settings = self.clients[client].core.config().settings();
-        // A fenced one may take a second round with a corrected clock, and a write-back.
+        // A fenced lock may need a second round with a corrected clock, and a write-back.
         let rounds = if job.fenced { 3 } else { 1 };
         let round = settings.connect_timeout.max(settings.response_timeout).as_nanos() as Time;
         let bound = rounds * round;
@@ -40,7 +39,7 @@ impl World {
                 }
             }
             Err(RequestError::NotHeld | RequestError::ModeChangeUnderWay) => {}
-            // Nobody gets another lease at the end of the longest hold.
+            // No client gets another lease at the end of the longest hold.
             Err(RequestError::HeldTooLong { max_hold })
                 if now.boot.since(self.jobs[at].held_since.boot) >= max_hold => {}
             Err(_) => {
@@ -52,7 +51,7 @@ impl World {
         self.is_of_mode(at);
     }
 
-    /// Whatever the nodes say, it is a reader since it called.
+    /// Makes the job a reader from its call on, independent of the nodes' replies.
     fn reads_on(&mut self, at: usize) {
         self.plan.jobs[at].shared = true;
         let owner = at as u16;
@@ -83,7 +82,8 @@ impl World {
         self.is_of_mode(at);
     }
 
-    /// Its nodes let others read. The validity is no shorter, unless a wall clock was set meanwhile.
+    /// Handles the release to other readers. The validity is not shorter, unless a wall clock was
+    /// set meanwhile.
     pub(crate) fn downgraded(&mut self, at: usize) {
         self.end_of_change(at);
         let Some(attempt) = self.second_granted(at) else { return };
@@ -120,7 +120,7 @@ impl World {
         call
     }
 
-    /// What holds of a lease when it begins.
+    /// Checks a new lease, like one that begins.
     fn has_another_lease(&mut self, at: usize) {
         let left = self.remaining(at);
         self.is_of_mode(at);
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// The core takes the holder for what it takes itself for.
+    /// Checks that the core and the job agree on the mode.
     pub(crate) fn is_of_mode(&mut self, at: usize) {
         let job = self.plan.jobs[at];
         let core = &self.clients[usize::from(job.client)].core;

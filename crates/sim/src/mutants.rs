@@ -1,9 +1,9 @@
 //! The mutation gate: bugs that others shipped are planted in the core one at a time, and the gate
-//! counts how many schedules find each. This count is the evidence that the other figures mean
-//! something.
+//! counts the schedules that it takes to find each. This count is the evidence that the other
+//! figures mean something.
 //!
-//! Bugs are compiled only into a build of their own, `cargo xtask sim --mutants`. Not here: the
-//! list of bugs, which is in `redbolt::proto::mutants`, and the places where they are planted.
+//! Bugs are compiled only into a separate build, `cargo xtask sim --mutants`. The list of bugs is
+//! in `redbolt::proto::mutants`.
 
 #[cfg(not(redbolt_mutants))]
 pub use self::none::{Gate, plant};
@@ -13,7 +13,7 @@ pub use self::planted::{Gate, plant};
 /// The limits of a run of the gate.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// How many schedules a bug may survive.
+    /// The number of schedules that a bug may survive.
     pub limit: u64,
     /// The seed of the first schedule.
     pub first: u64,
@@ -24,11 +24,11 @@ pub struct Extent {
 /// The result of a run of the gate.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Whether every bug was found, and nothing without a bug.
+    /// True if every bug was found, and nothing without a bug.
     pub is_well: bool,
-    /// How many bugs were planted: none, if something was found without a bug.
+    /// The number of planted bugs; 0 if something was found without a bug.
     pub planted: usize,
-    /// How many of them were found.
+    /// The number of them that were found.
     pub found: usize,
 }
 
@@ -36,7 +36,8 @@ pub struct Report {
 mod none {
     use super::{Extent, Report};
 
-    /// Nothing can be planted in this build: of these two names only the first exists.
+    /// A gate without bugs, because this build has none to plant: of these two names only the first
+    /// exists.
     ///
     /// ```
     /// use redbolt::proto::Core;
@@ -84,7 +85,7 @@ mod planted {
     ///
     /// # Errors
     ///
-    /// No bug has this name.
+    /// Fails if no bug has this name.
     pub fn plant(name: &str) -> Result<(), String> {
         let known = Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
         let known =
@@ -107,8 +108,8 @@ mod planted {
     #[derive(Clone, Copy)]
     enum Trial {
         Schedule(Class, u64),
-        /// A crowd beside hanging nodes, and one that its library tells of releases, drawn from this seed: slowness is no
-        /// violation in a single schedule.
+        /// A crowd with hanging nodes, and one that its library notifies of releases, drawn from
+        /// this seed: slowness is not a violation in a single schedule.
         Crowd(u64),
         /// The failovers of this seed, with a client that is cut off.
         CutOff(u64),
@@ -140,7 +141,8 @@ mod planted {
         }
     }
 
-    /// Runs the same schedules on the unchanged core. A violation there would not be the bug's.
+    /// Runs the same schedules on the unchanged core. A violation there would not be caused by a
+    /// bug.
     fn clean(extent: Extent) -> Option<String> {
         let schedules = extent.limit.min(CLEAN);
         let (next, found) = (AtomicU64::new(0), Mutex::new(None));
@@ -172,7 +174,7 @@ mod planted {
         None
     }
 
-    /// Each bug runs on one thread, so that its count is the same on any machine.
+    /// Runs each bug on one thread, so that its count is the same on any machine.
     fn hunt_all(extent: Extent) -> Vec<Fate> {
         let next = AtomicUsize::new(0);
         let fates = Mutex::new(Vec::new());
@@ -213,7 +215,7 @@ mod planted {
         Fate { mutant, took, killed }
     }
 
-    /// The schedules that each bug has to survive, in order.
+    /// Returns the class and seed of the schedule with number `at` that a bug has to survive.
     fn schedule(mutant: Option<Mutant>, first: u64, at: u64) -> (Class, u64) {
         if mutant.is_some_and(is_of_permits) {
             return (Class::Permits, first.wrapping_add(at));
@@ -228,16 +230,16 @@ mod planted {
             return (Class::Shared, first.wrapping_add(at));
         }
         let class = match at % 4 {
-            // It finds bugs that make waiters sleep or spin,
+            // This class finds bugs that make waiters sleep or spin,
             3 => Class::Waiting,
-            // and it those of readers, and of holders who change their mode.
+            // and this one those of readers, and of holders that change their mode.
             1 => Class::Shared,
             _ => Class::Safe,
         };
         (class, first.wrapping_add(at))
     }
 
-    /// Whether only those who lock as other libraries do can show it.
+    /// Returns true if only jobs that lock as other libraries do can show it.
     fn is_of_profiles(mutant: Mutant) -> bool {
         use Mutant::{
             AloneUnmarked, ChannelIgnored, CounterBeginsAnew, ForeignUndoneAsPlain,
@@ -264,7 +266,7 @@ mod planted {
         )
     }
 
-    /// Whether only those who wait for a lock can show it.
+    /// Returns true if only waiters for a lock can show it.
     fn is_of_queue(mutant: Mutant) -> bool {
         use Mutant::{
             AskLeavesFree, CallFromFuture, CallsStay, ClosedIsAnybodys, ExpiryLeavesFree,
@@ -297,7 +299,7 @@ mod planted {
         )
     }
 
-    /// Whether it is shown by those who share a lock, or soonest in their schedules.
+    /// Returns true if only jobs that share a lock can show it, or their schedules show it soonest.
     fn is_of_sharers(mutant: Mutant) -> bool {
         use Mutant::{
             DowngradeBelievedLate, ExtensionOfOtherClaim, ExtensionRevives, FirstReaderRaises,
@@ -321,7 +323,7 @@ mod planted {
         )
     }
 
-    /// Whether only those who want permits can show it.
+    /// Returns true if only jobs that want permits can show it.
     fn is_of_permits(mutant: Mutant) -> bool {
         use Mutant::{
             CalledOnlyAlone, EndedPermitCounts, ExtensionOfAnySlot, HealUnguarded, MarkIgnored,
@@ -405,7 +407,7 @@ mod planted {
         }
     }
 
-    /// The name of the invariant, with the details that the name leaves out.
+    /// Returns the name of the invariant, with the details that the name leaves out.
     fn in_short(violation: &Violation) -> String {
         match violation {
             Violation::Panicked { message } => format!("assertion: {message}"),
@@ -416,9 +418,10 @@ mod planted {
         }
     }
 
-    /// A bug that survives this many schedules may be one that costs time beside hanging nodes.
+    /// The number of schedules after which a bug may be one that only costs time with hanging
+    /// nodes.
     const SURVIVED: u64 = 2_000;
 
-    /// Schedules without a bug, before any with one.
+    /// The number of schedules without a bug, before any with one.
     const CLEAN: u64 = 20_000;
 }

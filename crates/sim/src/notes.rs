@@ -1,4 +1,4 @@
-//! What is noted of jobs, resources, tickets and members while a schedule runs.
+//! The records of jobs, resources, tickets and members while a schedule runs.
 
 use redbolt::proto::{ClockReading, DetachedLock, Lease, LockId};
 
@@ -13,7 +13,7 @@ pub(crate) struct Running {
     pub(crate) detached: Option<DetachedLock>,
     /// It has been detached from the client that requested it.
     pub(crate) was_detached: bool,
-    /// How many final outcomes it got.
+    /// The number of final outcomes that it got.
     pub(crate) ends: u8,
     pub(crate) acquire: Option<Call>,
     pub(crate) release: Option<Call>,
@@ -25,34 +25,34 @@ pub(crate) struct Running {
     pub(crate) granted: Option<Time>,
     /// The index of its attempt that was granted.
     pub(crate) attempt: usize,
-    /// When it was granted, on its client's clocks.
+    /// The time of its grant, on its client's clocks.
     pub(crate) held_since: ClockReading,
     /// Its lease, as last reported.
     pub(crate) lease: Option<Lease>,
     /// A check just before the end of the lease is scheduled.
     pub(crate) looks: bool,
     pub(crate) token: Option<u64>,
-    /// When it became a writer, if it was a reader first.
+    /// The time at which it became a writer, if it was a reader first.
     pub(crate) wrote_since: Option<Time>,
     /// The number of its permit.
     pub(crate) slot: Option<u16>,
-    /// When its validity ends at the latest, in true time, as far as is known.
+    /// The latest end of its validity, in true time, as far as is known.
     pub(crate) valid_until: Time,
-    /// Whether the client considers it held.
+    /// True while the client considers it held.
     pub(crate) is_held: bool,
     /// The last observed state of the acquisition.
     pub(crate) seen: Seen,
     pub(crate) paused_at: Time,
-    /// How many pauses in a row were next to none.
+    /// The number of pauses in a row that were next to none.
     pub(crate) hasty: u32,
     pub(crate) released: Option<Marks>,
-    /// Since when it is first in its client's wait queue.
+    /// The time since which it is first in its client's wait queue.
     pub(crate) turn_at: Time,
-    /// When a quorum knew its place in the queue, if one does.
+    /// The time at which a quorum knew its place in the queue, if one does.
     pub(crate) place_at: Option<Time>,
-    /// To whom it leaves a free resource.
+    /// The waiters to which it leaves a free resource.
     pub(crate) left: Left,
-    /// By node.
+    /// The requests, by node.
     pub(crate) asked: [Asked; MAX_NODES],
     /// The client that acquires this job's resource again and again, and since when.
     pub(crate) passed_by: Option<(u8, Time)>,
@@ -72,26 +72,26 @@ pub(crate) enum Seen {
 #[derive(Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) at: Time,
-    /// For how long the client had been stopped before the call.
+    /// The time for which the client had been stopped before the call.
     pub(crate) stalled: Time,
     pub(crate) bound: Time,
 }
 
-/// How far the client had written when it called release.
+/// The client's write positions when it called release.
 pub(crate) struct Marks {
-    /// Wires that are opened later have numbers from here on.
+    /// The first number of wires that are opened later.
     pub(crate) wires: usize,
     /// The wire of each link, and the offset at which the release begins.
     pub(crate) offsets: [Option<(usize, usize)>; MAX_NODES],
 }
 
 impl Running {
-    /// Whether it got its final outcome.
+    /// Returns true if it got its final outcome.
     pub(crate) fn is_over(&self) -> bool {
         self.ends > 0
     }
 
-    /// Whether nothing is left to release.
+    /// Returns true if nothing is left to release.
     pub(crate) fn is_let_go(&self) -> bool {
         self.id.is_none() || self.released.is_some()
     }
@@ -108,12 +108,12 @@ impl Running {
         self.is_held
     }
 
-    /// When it was requested, if that call has not returned.
+    /// Returns the time of its request, if that call has not returned.
     pub(crate) fn called_at(&self) -> Option<Time> {
         self.acquire.map(|call| call.at)
     }
 
-    /// A call that should have returned by now.
+    /// Returns a call that should have returned by now.
     pub(crate) fn open_call(&self) -> Option<&'static str> {
         let name = |call: Option<Call>, name| call.map(|_| name);
         name(self.acquire, "acquire")
@@ -126,35 +126,36 @@ impl Running {
 /// The observed state of a resource.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watch {
-    /// Since when no node has its key.
+    /// The time since which no node has its key.
     pub(crate) free_since: Option<Time>,
-    /// Since when nobody has it but those who share, and nobody wants it alone.
+    /// The time since which only readers have it, and no writer wants it.
     pub(crate) shared_since: Option<Time>,
-    /// When a job last began or ceased to hold it.
+    /// The time at which a job last began or ceased to hold it.
     pub(crate) changed_at: Time,
-    /// Since when there has been a slot for each who wants a permit of it, and somebody did.
+    /// The first waiter for a permit, and the time since which there has been a slot for each job
+    /// that wants one.
     pub(crate) slot_free_since: Option<(usize, Time)>,
 }
 
-/// To whom a job that sleeps leaves a free resource.
+/// The waiters to which a sleeping job leaves a free resource.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Left {
-    /// Since when it has slept.
+    /// The time since which it has slept.
     pub(crate) since: Time,
     /// A hash of the first ticket on each node.
     pub(crate) first: u64,
-    /// Since when these tickets are the first.
+    /// The time since which these tickets are the first.
     pub(crate) from: Time,
 }
 
-/// How often a job has requested a lock from a node while another job held it.
+/// The number of lock requests of a job to a node while another job held the lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) since: Time,
     pub(crate) times: u64,
 }
 
-/// What a waiter has sent of its stamp, and which nodes have told it one.
+/// The stamps that a waiter has sent, and the nodes that have reported one to it.
 #[derive(Clone)]
 pub(crate) struct Ticket {
     pub(crate) job: usize,
@@ -163,17 +164,18 @@ pub(crate) struct Ticket {
     pub(crate) reported: u8,
     /// The last stamp on each connection, by wire.
     pub(crate) sent: Vec<(usize, u64)>,
-    /// In how many asks it has said none.
+    /// The number of its requests without a stamp.
     pub(crate) silent: usize,
 }
 
-/// What a member has.
+/// The nodes that a member has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Holdings {
-    /// Until when it has each node, by its clock.
+    /// The end of its time on each node, by its clock.
     pub(crate) ends: [Option<u64>; MAX_NODES],
-    /// The earliest time that another member has written over its own, without having the node.
+    /// The earliest end that another member has written over this member's value without getting
+    /// the node.
     pub(crate) overwritten: Option<u64>,
-    /// Until when it holds the lock, in true time.
+    /// The time until which it holds the lock, in true time.
     pub(crate) until: Time,
 }

@@ -1,8 +1,6 @@
-//! Checks for waiters: none sleeps beside a free resource, none sends requests in a frenzy while
-//! another client holds the resource, and one client's locks are served in the order of their
+//! Checks for waiters: none sleeps while its resource is free, none sends request after request
+//! while another client holds the resource, and one client's locks are served in the order of their
 //! requests.
-//!
-//! Apart from `actor` because nothing here acts on the world.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -17,7 +15,7 @@ use crate::world::node::{Taken, grace_ms};
 use crate::world::queue::Time;
 
 impl World {
-    /// Before each event: no waiter may have slept too long beside a free resource.
+    /// Checks, before each event, that no waiter has slept too long while its resource was free.
     pub(crate) fn nobody_sleeps(&mut self) {
         if self.plan.class != Class::Waiting || self.is_healed {
             return;
@@ -33,9 +31,10 @@ impl World {
         }
     }
 
-    /// A job has slept although its resource is free. If jobs take turns, the first may have stopped, and the others wait for its
-    /// grace. When it gives up or is passed, the next one is the first, with another grace. While others share the resource, a
-    /// writer that has stopped is noticed at the next poll.
+    /// Checks the time that a job has slept although its resource is free. If jobs take turns, the
+    /// first may have stopped, and the others wait for its grace. When it gives up or is passed,
+    /// the next one is the first, with another grace. While others share the resource, a writer
+    /// that has stopped is noticed at the next poll.
     pub(crate) fn slept(&mut self, at: usize, slept: Time) {
         let (job, now) = (self.plan.jobs[at], self.now);
         let (mut grace, mut graces, mut first) = (0, 0, DefaultHasher::new());
@@ -68,9 +67,10 @@ impl World {
         }
     }
 
-    /// Whether the end of the last who shares may go unseen by a writer behind tickets of stopped processes, until it asks
-    /// again. One that shares and dies leaves a key that lives for as long as the lock of another who shared with it, and who
-    /// has released; the writer's reads tell only that the key is there.
+    /// Returns true if a writer behind tickets of stopped processes may miss the end of the last
+    /// reader until its next request. A reader that dies leaves a key that lives as long as the
+    /// lock of another reader, which has released; the writer's reads show only that the key
+    /// exists.
     fn ends_unseen(&self, job: &Job) -> bool {
         let dies = |other: &Job| other.kind == Kind::Forget && other.shared;
         let has_dead_sharer = self.plan.jobs.iter().any(|it| dies(it) && it.keys & job.keys != 0);
@@ -81,7 +81,7 @@ impl World {
         self.plan.faults.iter().any(|fault| fault.what == what)
     }
 
-    /// Since when a job has waited for a resource that nobody holds.
+    /// Returns the time since which a job has waited for a resource that no job holds.
     fn could_have_since(&self, at: usize) -> Option<Time> {
         let (job, running) = (&self.plan.jobs[at], &self.jobs[at]);
         let id = running.id.filter(|_| job.patience > 0 && running.is_acquiring())?;
@@ -90,7 +90,7 @@ impl World {
         if !matches!(state, LockState::Asked | LockState::Fencing | LockState::Pausing) {
             return None;
         }
-        // Whoever stood still has slept since it went on.
+        // A stopped client sleeps only since it resumed.
         let mut since = running.turn_at.max(client.paused_until);
         for key in keys_of(job) {
             let Watch { free_since, shared_since, .. } = self.watches[key];
@@ -100,7 +100,7 @@ impl World {
         (since <= self.now).then_some(since)
     }
 
-    /// After each event: notes which resources are free.
+    /// Records, after each event, which resources are free.
     pub(crate) fn watch(&mut self) {
         if self.plan.class != Class::Waiting || self.is_healed {
             return;
@@ -120,7 +120,8 @@ impl World {
         }
     }
 
-    /// Whether anybody asks for a resource, or waits for it, who does not share it and has not stopped.
+    /// Returns true if a client that is not stopped requests a resource exclusively, or waits for
+    /// it.
     fn is_wanted_alone(&self, key: usize) -> bool {
         let mut jobs = self.plan.jobs.iter().zip(&self.jobs);
         jobs.any(|(job, running)| {
@@ -135,7 +136,7 @@ impl World {
         }
     }
 
-    /// Counts a lock request to a node. While another job holds the lock there may be few.
+    /// Counts a lock request to a node. While another job holds the lock only few are allowed.
     pub(crate) fn is_asked(&mut self, at: usize, node: usize) {
         let job = self.plan.jobs[at];
         let is_rival = |other: &usize| {
@@ -156,7 +157,7 @@ impl World {
         }
     }
 
-    /// No job of the same client may have waited longer for any of its resources.
+    /// Checks that no job of the same client has waited longer for any of its resources.
     pub(crate) fn is_in_turn(&mut self, at: usize, called: Time) {
         let job = self.plan.jobs[at];
         let is_before = |&other: &usize| {
@@ -172,8 +173,9 @@ impl World {
         }
     }
 
-    /// Others get their turn while one client acquires again and again. Checked only for
-    /// `WakeStrategy::Lead`: in the queue there is an order, which is checked for itself, and the timer alone is not fair.
+    /// Checks that others get their turn while one client acquires again and again. Only
+    /// `WakeStrategy::Lead` is checked: the queue has an order with its own check, and the timer
+    /// alone is not fair.
     pub(crate) fn leaves_turns(&mut self, at: usize) {
         if self.plan.class != Class::Waiting || self.plan.setup.wake != WakeStrategy::Lead {
             return;
@@ -197,7 +199,7 @@ impl World {
         }
     }
 
-    /// A client without waiters has no push link.
+    /// Checks that a client without waiters has no push link.
     pub(crate) fn nobody_listens(&mut self) {
         for client in 0..self.clients.len() {
             let pushes = &self.clients[client].wires[MAX_NODES..];
@@ -209,7 +211,7 @@ impl World {
     }
 }
 
-/// How long a waiter may sleep beside a free resource, given the schedule's faults.
+/// Returns the maximum sleep of a waiter while its resource is free, given the schedule's faults.
 pub(crate) fn longest_sleep(plan: &Plan) -> Time {
     if takes_turns(plan) {
         return longest_turn(plan);
@@ -223,16 +225,17 @@ pub(crate) fn longest_sleep(plan: &Plan) -> Time {
     reported + if deaf { CAP } else { 0 } + others * 600 * MS
 }
 
-/// Whether waiters queue on the nodes, and nothing goes wrong but that processes stop or never reach one of the nodes, or that
-/// clocks of nodes are set back.
+/// Returns true if waiters queue on the nodes, and the only faults are that processes stop or never
+/// reach one of the nodes, or that clocks of nodes are set back.
 pub(crate) fn takes_turns(plan: &Plan) -> bool {
     plan.setup.wake == WakeStrategy::Queue && plan.faults.iter().all(Fault::leaves_turns)
 }
 
-/// How long the second waiter takes to get a free resource, in addition to the grace of the first: a few round trips, and some
-/// of its timers. A waiter further back looks less often, in proportion to the number of tickets before its own when it last asked.
-/// A holder that never reaches the node that a waiter listens to does not hold the lock there, so the waiter does not hear
-/// of the release.
+/// Returns the maximum time that the second waiter takes to get a free resource, in addition to the
+/// grace of the head: a few round trips, and some of its timers. A waiter further back inspects
+/// less often, in proportion to the number of tickets in front of it at its last request. A holder
+/// that never reaches the node to which a waiter subscribes does not hold the lock there, so the
+/// waiter is not notified of the release.
 fn longest_turn(plan: &Plan) -> Time {
     let far = plan.clients.iter().map(|client| client.far + client.late).max().unwrap_or_default();
     let one_way = plan.net.delay + plan.net.jitter + far;
@@ -251,18 +254,18 @@ pub(crate) fn keys_of(job: &Job) -> impl Iterator<Item = usize> + use<> {
 /// The longest pause of a waiter that relies on notifications.
 pub(crate) const CAP: Time = 2_000 * MS;
 
-/// A waiter looks at a resource after so long for each that stands before it.
+/// The period after which a waiter inspects a resource, for each ticket in front of it.
 const READ_FROM_BEHIND: Time = 50 * MS;
 
-/// A waiter that has asked within this time is not pinged.
+/// The time since its last request for which a waiter is not pinged.
 const PINGED_AFTER: Time = 500 * MS;
 
-/// For this long one client may have a resource again and again while others wait: at first it does
-/// not know of them, and later their notifications may be muted.
+/// The time for which one client may have a resource again and again while others wait: at first it
+/// does not know of them, and later their notifications may be muted.
 const GREED: Time = 1_500 * MS;
 
-/// This many requests to a node are no frenzy, however fast.
+/// The number of requests to a node that are not judged, however fast.
 const FEW: u64 = 25;
 
-/// One more request is allowed per period.
+/// The period after which one more request is allowed.
 const REST: Time = 10 * MS;

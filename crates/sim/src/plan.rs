@@ -9,7 +9,7 @@ use redbolt::proto::{Profile, WakeStrategy};
 use crate::fault::{Fault, What};
 use crate::world::queue::Time;
 
-/// A class of schedules: which faults occur, and what must come of them.
+/// A class of schedules: the faults that occur, and the expected result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Everything that the algorithm and the restart guard must survive: no violation at all.
@@ -19,12 +19,12 @@ pub enum Class {
     /// Nodes lose their memory with the restart guard off. Exclusion fails.
     MemoryLossUnguarded,
     /// Many jobs wait for one resource, and few faults occur except lost notifications: no job
-    /// sleeps for long beside a free resource.
+    /// sleeps for long while its resource is free.
     Waiting,
     /// As [`Class::Safe`], and many of the jobs share their resource with others.
     Shared,
-    /// As [`Class::Safe`], and many of the jobs want one of their resource's permits, some share it, and others want it
-    /// alone.
+    /// As [`Class::Safe`], and many of the jobs want one of their resource's permits, some share
+    /// it, and others want it exclusively.
     Permits,
     /// As [`Class::Safe`], and many of the jobs lock as members of other libraries do.
     Profiles,
@@ -42,7 +42,7 @@ impl Class {
         Self::Profiles,
     ];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,13 +56,13 @@ impl Class {
         }
     }
 
-    /// Whether any fault that the promises allow may happen, and no promise may break.
+    /// Returns true if any fault that the promises allow may happen, and no promise may break.
     #[must_use]
     pub fn is_safe(self) -> bool {
         matches!(self, Self::Safe | Self::Shared | Self::Permits | Self::Profiles)
     }
 
-    /// Whether exclusion must break now and then; if it never does, the checker is blind.
+    /// Returns true if exclusion must break now and then; if it never does, the checker is blind.
     #[must_use]
     pub fn breaks_exclusion(self) -> bool {
         matches!(self, Self::ClockStep | Self::MemoryLossUnguarded)
@@ -102,12 +102,12 @@ pub struct Plan {
     /// The fencing counter that each node has from before; 0: none.
     pub(crate) counters: [u64; MAX_NODES],
     pub(crate) jobs: Vec<Job>,
-    /// Members of other libraries beside them.
+    /// The members of other libraries.
     pub(crate) members: Vec<Member>,
     pub(crate) faults: Vec<Fault>,
     /// All other faults have ended by then.
     pub(crate) heal_at: Time,
-    /// How long a waiter may sleep beside a free resource, in the class `Waiting`.
+    /// The maximum sleep of a waiter while its resource is free, in the class `Waiting`.
     pub(crate) longest_sleep: Time,
 }
 
@@ -127,13 +127,13 @@ pub(crate) struct Setup {
     pub(crate) labelled: bool,
     /// The wake strategy.
     pub(crate) wake: WakeStrategy,
-    /// How long an answer is waited for.
+    /// The response timeout.
     pub(crate) answer_ms: u64,
     /// The commands for compare-and-delete that each server has.
     pub(crate) natives: [Natives; MAX_NODES],
 }
 
-/// The commands that a server has beside those of Redis 7.0.
+/// The commands that a server has in addition to those of Redis 7.0.
 pub(crate) type Natives = &'static [&'static str];
 
 /// The nodes' restart guards at the start.
@@ -152,17 +152,17 @@ pub(crate) enum Start {
 /// The network without faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Net {
-    /// One way.
+    /// The one-way delay.
     pub(crate) delay: Time,
     pub(crate) jitter: Time,
-    /// F1: this many of a thousand writes take up to `tail` longer.
+    /// F1: the number of writes in a thousand that take up to `tail` longer.
     pub(crate) tail_per_mille: u64,
     pub(crate) tail: Time,
-    /// F2: this many of a thousand writes are retransmitted after a while.
+    /// F2: the number of writes in a thousand that are retransmitted after a while.
     pub(crate) loss_per_mille: u64,
-    /// F3: the most pieces into which a write is cut.
+    /// F3: the maximum number of pieces into which a write is cut.
     pub(crate) pieces: usize,
-    /// F3: the most bytes that a read returns.
+    /// F3: the maximum number of bytes that a read returns.
     pub(crate) read: usize,
 }
 
@@ -174,9 +174,9 @@ pub(crate) struct ClientPlan {
     pub(crate) wall_ahead: i64,
     /// The delay of its timers.
     pub(crate) late: Time,
-    /// How much longer each of its messages is under way than those of others.
+    /// The extra one-way delay of its messages.
     pub(crate) far: Time,
-    /// From when on.
+    /// The time from which this delay applies.
     pub(crate) far_from: Time,
 }
 
@@ -187,19 +187,19 @@ pub(crate) struct Job {
     pub(crate) client: u8,
     /// The resources, as a bit set.
     pub(crate) keys: u8,
-    /// Different for each job of a schedule: it identifies the job in requests.
+    /// The TTL, different for each job of a schedule: it identifies the job in requests.
     pub(crate) ttl_ms: u64,
     pub(crate) kind: Kind,
-    /// How long it waits; zero: one attempt.
+    /// The wait timeout; zero: one attempt.
     pub(crate) patience: Time,
     pub(crate) work: Time,
     pub(crate) fenced: bool,
     pub(crate) shared: bool,
-    /// It wants one of so many permits; 0: none.
+    /// The number of permits of which the job wants one; 0: none.
     pub(crate) permits: u16,
-    /// Whose locks it takes part in.
+    /// The format of its lock.
     pub(crate) profile: Profile,
-    /// How long after its grant it changes its mode; zero: never.
+    /// The times after its grant at which it changes its mode; zero: never.
     pub(crate) changes: [Time; 2],
     /// While the job works, its lock moves to another process, or is detached for a while.
     pub(crate) hand_on: Option<HandOn>,
@@ -208,16 +208,16 @@ pub(crate) struct Job {
 /// A lock is detached from one client and attached to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HandOn {
-    /// How long after its grant it is detached.
+    /// The time from its grant until it is detached.
     pub(crate) after: Time,
-    /// How long it stays detached.
+    /// The time for which it stays detached.
     pub(crate) gap: Time,
     /// The client that attaches it.
     pub(crate) to: u8,
 }
 
 impl Job {
-    /// When it ends at the latest, without faults.
+    /// Returns the latest time at which it ends, without faults.
     pub(crate) fn end(&self) -> Time {
         let fades = if self.kind == Kind::Fade { self.ttl_ms * MS } else { 0 };
         self.at + self.patience + self.work + fades
@@ -234,16 +234,16 @@ pub(crate) enum Kind {
     Forget,
     /// Extends once, at the end of the work, and never releases.
     Fade,
-    /// Releases at some time, whatever the outcome was.
+    /// Releases at some time, with or without the lock.
     Cancel { after: Time },
     /// Acquires as soon as the job before it has released, works, releases.
     Again,
-    /// Comes after the healing.
+    /// Comes after all faults have ended.
     Probe,
 }
 
 impl Kind {
-    /// Whether the holder works for a while and then ends by itself.
+    /// Returns true if the holder works for a while and then ends by itself.
     pub(crate) fn works(self) -> bool {
         matches!(self, Self::Hold | Self::AutoExtend | Self::Forget | Self::Fade)
     }
@@ -256,9 +256,9 @@ pub(crate) struct Member {
     /// Microseconds by which its clock is ahead.
     pub(crate) ahead: i64,
     pub(crate) format: Format,
-    /// For how many seconds it wants the lock.
+    /// The timeout of its lock, in seconds.
     pub(crate) timeout: u64,
-    /// How long it tries.
+    /// The time for which it tries.
     pub(crate) patience: Time,
     pub(crate) work: Time,
     pub(crate) fate: Fate,
@@ -268,9 +268,9 @@ pub(crate) struct Member {
 pub(crate) enum Format {
     /// A whole second.
     Setnx,
-    /// Of redis-objects up to 1.4.0: a second with a fraction.
+    /// A second with a fraction, as redis-objects up to 1.4.0 writes it.
     Timed,
-    /// Of redis-objects since: an empty string with a TTL.
+    /// An empty string with a TTL, as later versions of redis-objects write it.
     Empty,
 }
 
@@ -284,7 +284,7 @@ pub(crate) enum Fate {
 }
 
 impl Member {
-    /// When it ends at the latest.
+    /// Returns the latest time at which it ends.
     pub(crate) fn end(&self) -> Time {
         self.at + self.patience + self.work
     }
@@ -344,8 +344,8 @@ impl Plan {
         }
     }
 
-    /// Whether nodes may lose their memory, because the restart guard covers it. It does not while the limits are changed
-    /// (docs/use/restart-guard.md).
+    /// Returns true if nodes may lose their memory, because the restart guard covers it. It does
+    /// not while the limits are changed (docs/use/restart-guard.md).
     pub(crate) fn may_forget(&self) -> bool {
         let is_changed = self.faults.iter().any(|it| it.what == What::Change);
         let is_covered = self.setup.restart_guard && self.setup.start != Start::New;
@@ -387,7 +387,7 @@ impl Plan {
 }
 
 impl fmt::Display for Plan {
-    /// One line for each element, under the name by which it can be left out.
+    /// Writes one line for each element, under the name by which it can be left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} nodes, {} keys, {:?}, {:?}", self.nodes, self.keys, self.setup, self.net)?;
         writeln!(f, "node clocks {:?}", &self.node_clocks[..self.nodes])?;
@@ -459,14 +459,15 @@ impl fmt::Display for Cut {
     }
 }
 
-/// The most permits of a resource.
+/// The maximum number of permits of a resource.
 pub(crate) const MAX_PERMITS: usize = 4;
 
-/// Fencing tokens are compared by resource, and those of permits by resource and slot.
+/// The number of lanes: fencing tokens are compared by resource, and those of permits by resource
+/// and slot.
 pub(crate) const LANES: usize = KEYS.len() * (1 + MAX_PERMITS);
 
-/// Of Redis 7.0, Redis 8.4, Valkey 9.0 and Valkey 9.2.
+/// The native commands of Redis 7.0, Redis 8.4, Valkey 9.0 and Valkey 9.2.
 pub(crate) const NATIVES: [Natives; 4] = [&[], &["delex"], &["delifeq"], &["delex", "delifeq"]];
 
-/// Short, so that faults outlast it.
+/// The default response timeout: short, so that faults outlast it.
 pub(crate) const ANSWER_MS: u64 = 50;

@@ -20,7 +20,7 @@ pub(crate) struct Run<'r> {
 }
 
 impl Run<'_> {
-    /// Appends the run to the record. Whether that succeeded; if not, it prints why.
+    /// Appends the run to the record. Returns true on success; otherwise it prints the error.
     pub(crate) fn append(&self, commit: &str) -> bool {
         let days =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs() / 86_400);
@@ -40,7 +40,8 @@ impl Run<'_> {
     }
 }
 
-/// The commit that is checked out, with a `+` if anything but the record differs from it. Empty outside of a repository.
+/// Returns the commit that is checked out, with a `+` if anything except the record differs from
+/// it. Empty outside of a repository.
 pub(crate) fn commit() -> String {
     let git = |words: &[&str]| {
         let git = Command::new("git").args(words).current_dir(env!("CARGO_MANIFEST_DIR")).output();
@@ -52,11 +53,11 @@ pub(crate) fn commit() -> String {
     git(&["rev-parse", "--short=8", "HEAD"]) + mark
 }
 
-/// The schedules on record, by class.
+/// Returns the sums of the recorded schedules, by class.
 ///
 /// # Errors
 ///
-/// If the record cannot be read.
+/// Fails if the record cannot be read.
 pub(crate) fn sum() -> io::Result<String> {
     fs::read_to_string(PATH).map(|text| sum_of(&text))
 }
@@ -86,7 +87,7 @@ fn sum_of(text: &str) -> String {
     sums.into_iter().map(row).fold(head, |text, row| text + &row)
 }
 
-/// The civil date of a day since 1970-01-01.
+/// Returns the civil date of a day since 1970-01-01.
 fn date(days: u64) -> String {
     let z = days + 719_468;
     let (era, day) = (z / 146_097, z % 146_097);

@@ -1,8 +1,9 @@
-//! What the locks protect: one register that checks fencing tokens, and one that takes every write.
+//! The resources that the locks protect: one register that checks fencing tokens, and one that
+//! takes every write.
 //!
-//! The first refuses a write with a token smaller than the largest it has seen, and a read with one smaller than the
-//! largest of a writer. The second is what most
-//! resources are: a holder that was paused past its lease overwrites the value of its successor.
+//! The first refuses a write with a token smaller than the largest it has seen, and a read with one
+//! smaller than the largest of a writer. The second is like most resources: a holder that was
+//! paused past its lease overwrites the value of its successor.
 
 use crate::world::queue::Time;
 
@@ -10,7 +11,7 @@ use crate::world::queue::Time;
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     job: u16,
-    /// When the first node granted the user's lock.
+    /// The time at which the first node granted the user's lock.
     begun: Time,
     is_write: bool,
 }
@@ -106,7 +107,7 @@ mod tests {
         let mut register = Register::default();
         assert_eq!(register.read(writer(0, 7, 0)), Ok(()));
         assert_eq!(register.read(writer(1, 9, 100)), Ok(()));
-        assert_eq!(register.read(writer(0, 7, 0)), Ok(()), "nobody wrote in between");
+        assert_eq!(register.read(writer(0, 7, 0)), Ok(()), "no write came in between");
         assert_eq!(register.write(writer(2, 8, 50)), Ok(()));
         assert_eq!(register.refused, 1, "a later reader was there");
         assert_eq!(register.write(writer(2, 10, 200)), Ok(()));

@@ -10,27 +10,27 @@ use crate::lab::Outcome;
 /// Sums over schedules, independent of the order in which they ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Schedules.
+    /// The number of schedules.
     pub schedules: u64,
-    /// Events.
+    /// The number of events.
     pub events: u64,
-    /// Virtual time, in nanoseconds.
+    /// The virtual time, in nanoseconds.
     pub nanos: u128,
-    /// Locks that were granted.
+    /// The number of locks granted.
     pub grants: u64,
-    /// Of these, those with a fencing token.
+    /// The number of granted locks with a fencing token.
     pub fenced: u64,
-    /// Requests that were refused.
+    /// The number of requests refused.
     pub refusals: u64,
-    /// Locks that were lost.
+    /// The number of locks lost.
     pub losses: u64,
-    /// Stale writes that an unfenced register took.
+    /// The number of stale writes that an unfenced register took.
     pub stale_writes: u64,
-    /// Writes that a fenced register refused.
+    /// The number of writes that a fenced register refused.
     pub writes_refused: u64,
-    /// Violations that the class expects.
+    /// The number of violations that the class expects.
     pub expected: u64,
-    /// Schedules with a violation.
+    /// The number of schedules with a violation.
     pub violations: u64,
     /// A hash of all traces.
     pub hash: u64,
@@ -69,13 +69,14 @@ impl Totals {
         self.hash = self.hash.wrapping_add(other.hash);
     }
 
-    /// Hours of virtual time.
+    /// Returns the hours of virtual time.
     #[must_use]
     pub fn hours(&self) -> f64 {
         self.nanos as f64 / 3.6e12
     }
 
-    /// The summary of a run on `jobs` threads that took this long, and this much processor time.
+    /// Returns the summary of a run on `jobs` threads that took this long, and this much processor
+    /// time.
     #[must_use]
     pub fn summary(&self, took: Duration, spent: Duration, jobs: usize) -> Summary {
         Summary { totals: *self, took, spent, jobs }

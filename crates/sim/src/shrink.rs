@@ -1,12 +1,12 @@
-//! Shrinks a failing schedule until nothing can be left out of it: clients, jobs, members, faults, nodes,
-//! network delays.
+//! Shrinks a failing schedule until no client, job, member, fault, node or network delay can be
+//! left out.
 
 use crate::invariant::Violation;
 use crate::lab::Lab;
 use crate::plan::{Class, Cut, Plan};
 
-/// The largest cut of a seed's schedule, found within `tries` runs, that still breaks the same
-/// invariant; and the violation of the cut schedule.
+/// Returns the largest cut of a seed's schedule, found within `tries` runs, that still breaks the
+/// same invariant; and the violation of the cut schedule.
 #[must_use]
 pub fn shrink(class: Class, seed: u64, tries: usize) -> Option<(Cut, Violation)> {
     shrink_plan(&Plan::draw(class, seed), tries)
@@ -38,7 +38,7 @@ fn shrink_plan(plan: &Plan, tries: usize) -> Option<(Cut, Violation)> {
     }
 }
 
-/// The cuts with one element more.
+/// Returns the cuts with one element more.
 fn candidates(plan: &Plan, cut: &Cut) -> Vec<Cut> {
     let more = |change: &dyn Fn(&mut Cut)| {
         let mut more = cut.clone();
@@ -75,7 +75,8 @@ fn candidates(plan: &Plan, cut: &Cut) -> Vec<Cut> {
 mod tests {
     use super::*;
 
-    /// Memory is lost without a restart guard, but the class does not expect a violation.
+    /// Returns a plan in which memory is lost without a restart guard, but whose class does not
+    /// expect a violation.
     fn doctored(seed: u64) -> Plan {
         let mut plan = Plan::draw(Class::MemoryLossUnguarded, seed);
         plan.class = Class::Safe;

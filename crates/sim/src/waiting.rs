@@ -4,11 +4,10 @@
 //! This measures and checks nothing. The cores and the stores are the real ones. Delays are those
 //! of machines in one data centre, and a server runs one command after another.
 //!
-//! Apart from the schedules. In their world a server's commands take no time, so that 32 requests
-//! at once would cost nothing; jitter has no tail of its own; and a schedule has room for 16
-//! clients and 65 535 attempts. Adding all that would slow down the hot loop of the safety gate.
-//! Both share the code that drives a core and reads its requests. Not here: the cost of a client's
-//! own processor.
+//! It is separate from the schedules, in whose world a server's commands take no time, jitter has
+//! no tail, and a schedule has room for 16 clients and 65 535 attempts. Adding all that would slow
+//! down the hot loop of the safety gate. Both share the code that drives a core and reads its
+//! requests. The clients' processor time is not modelled.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -28,7 +27,7 @@ use crate::world::client::settings;
 use crate::world::node::{EPOCH_US, tag};
 use crate::world::queue::Time;
 
-/// One measurement: who waits, for how many nodes, and with which strategy.
+/// One measurement: the waiters, the nodes, and the strategy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crowd {
     /// The wake strategy.
@@ -39,17 +38,17 @@ pub(crate) struct Crowd {
     pub(crate) waiters: usize,
     /// The number of grants, of all processes together.
     pub(crate) grants: usize,
-    /// How many nodes, the first ones, hang after a while and for good.
+    /// The number of nodes, the first ones, that hang after a while and for good.
     pub(crate) hung: usize,
-    /// How they hang.
+    /// The way in which they hang.
     pub(crate) how: Hang,
     /// The largest extra delay of a few messages in a thousand.
     pub(crate) tail: Time,
-    /// Who tells of releases.
+    /// The source of notifications of releases.
     pub(crate) reported: Teller,
 }
 
-/// Who tells those who wait that a lock was released.
+/// The source of notifications of releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Teller {
     /// The nodes, which report changes of keys.
@@ -58,7 +57,7 @@ pub(crate) enum Teller {
     ByLibrary,
 }
 
-/// How a node hangs.
+/// The way in which a node hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hang {
     /// Its process is stopped; the kernel still accepts connections and bytes.
@@ -73,7 +72,7 @@ pub(crate) struct Measured {
     pub(crate) crowd: Crowd,
     /// Attempts that asked more than one node, or the only one.
     pub(crate) full: usize,
-    /// Requests that went to the lead alone.
+    /// The number of requests that went to the lead only.
     leads: usize,
     /// The times from the begin of a release to the next grant, sorted.
     pub(crate) hand_offs: Vec<Time>,
@@ -82,16 +81,16 @@ pub(crate) struct Measured {
     pub(crate) grants: usize,
     /// The smallest and the largest number of grants of one process.
     pub(crate) shares: (usize, usize),
-    /// How many processes requested the lock and got it while nodes hung, if any did.
+    /// The number of processes that requested the lock and got it while nodes hung, if any did.
     pub(crate) rivals: usize,
-    /// The most requests that one lock, requested then, sent to hanging nodes.
+    /// The maximum number of requests that one lock, requested then, sent to hanging nodes.
     pub(crate) piled: u64,
     /// From the first grant to the last release.
     pub(crate) took: Time,
 }
 
 impl Crowd {
-    /// All measurements of the comparison.
+    /// Returns all measurements of the comparison.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let sizes =
             [1, 3, 5].into_iter().flat_map(|nodes| [2, 8, 32].map(|waiters| (nodes, waiters)));
@@ -149,7 +148,7 @@ impl fmt::Display for Measured {
 pub(crate) struct Shown<'a>(pub(crate) &'a [Time]);
 
 impl Shown<'_> {
-    /// The quantile, in thousandths.
+    /// Returns the quantile, in thousandths.
     pub(crate) fn share(&self, per_mille: usize) -> f64 {
         let last = self.0.len().saturating_sub(1);
         self.0.get(last * per_mille / 1_000).map_or(0.0, |&time| time as f64 / MS as f64)
@@ -169,7 +168,7 @@ struct Bench {
     hung: Vec<NodeId>,
     /// The nodes that each attempt asked, by the common part of its tokens.
     asked: BTreeMap<u128, BTreeSet<usize>>,
-    /// When the last holder released.
+    /// The time of the last release.
     released: Option<Time>,
     first_grant: Option<Time>,
     last_release: Time,
@@ -180,16 +179,16 @@ struct Bench {
 
 struct Process {
     core: Core,
-    /// When its timer event is due.
+    /// The time at which its timer event is due.
     armed: Time,
     lock: Option<LockId>,
     asked: Time,
     is_waiting: bool,
-    /// Its requests to hanging nodes before those of the present lock.
+    /// The number of its requests to hanging nodes before those of the current lock.
     asks_before: u64,
     is_rival: bool,
     grants: usize,
-    /// When the last bytes of each link arrive: at the node, and here.
+    /// The arrival times of the last bytes of each link: at the node, and here.
     last: BTreeMap<LinkId, (Time, Time)>,
 }
 
@@ -473,7 +472,7 @@ impl Bench {
         }
     }
 
-    /// A one-way delay: most are close to the minimum, and a few are far longer.
+    /// Returns a one-way delay: most are close to the minimum, and a few are far longer.
     fn delay(&mut self) -> Time {
         let share = (1 + self.random.below(1 << 20)) as f64 / (1 << 20) as f64;
         let jitter = (-share.ln() * JITTER as f64) as Time;
@@ -534,13 +533,13 @@ const SECTION: Time = 5 * MS;
 /// From a release to the next request of the same process.
 const THINK: Time = 20 * US;
 
-/// When nodes begin to hang. By then clients know their round trips.
+/// The time at which nodes begin to hang. By then clients know their round trips.
 const HANG_AT: Time = 1_000 * MS;
 
-/// Long enough that nobody gives up.
+/// Long enough that no process gives up.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A measurement ends here at the latest.
+/// The latest end of a measurement.
 const LONGEST: Time = 3_600_000 * MS;
 
 /// The shortest one-way delay, the average jitter on top, and the longest tail.

@@ -1,4 +1,4 @@
-//! Bugs can be planted only in a build of their own, which is never a release. `cargo xtask sim
+//! Bugs can be planted only in a separate build, which is never a release. `cargo xtask sim
 //! --mutants` shows whether each bug is found.
 #![cfg(not(redbolt_mutants))]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -13,7 +13,7 @@ use redbolt_sim::mutants::{Extent, Gate, plant};
 #[test]
 fn an_ordinary_build_has_no_bug_to_plant() {
     let error = plant("FailIsDeny").unwrap_err();
-    assert!(error.contains("cargo xtask sim --mutant"), "the error says how: {error}");
+    assert!(error.contains("cargo xtask sim --mutant"), "the error explains how: {error}");
     let report = Gate::run(Extent { limit: 1, first: 1, jobs: 1 });
     assert!(!report.is_well, "a gate that did not run has failed");
 }
@@ -55,12 +55,12 @@ fn each_bug_is_planted_somewhere() {
     assert_eq!(planted, listed);
 }
 
-/// Rules read as if there were no bugs: each bug is a block of its own before them.
+/// Rules read as if there were no bugs: each bug is a separate block before them.
 #[test]
 fn no_bug_is_part_of_a_rule() {
     let text = [core(), scripts()].concat();
     let faults = planted_in_rules(&text);
-    assert!(faults.is_empty(), "not a statement of its own:\n{}", faults.join("\n"));
+    assert!(faults.is_empty(), "not a separate statement:\n{}", faults.join("\n"));
     for rule in [
         "let quorum = if mutant!(Half) { 1 } else { 2 };\n",
         "if is_over || mutant!(Ignored) {\n}\n",
@@ -72,7 +72,7 @@ fn no_bug_is_part_of_a_rule() {
     assert!(planted_in_rules("if mutant!(Half) && is_odd {\n    return;\n}\n").is_empty());
 }
 
-/// Lines that plant a bug other than in the head of an `if` without an `else`.
+/// Returns the lines that plant a bug elsewhere than in the head of an `if` without an `else`.
 fn planted_in_rules(text: &str) -> Vec<&str> {
     let lines: Vec<_> = text.lines().collect();
     let is_in_rule = |&at: &usize| {
@@ -85,12 +85,12 @@ fn planted_in_rules(text: &str) -> Vec<&str> {
     sites.filter(is_in_rule).map(|at| lines[at]).collect()
 }
 
-/// The sources of the core, without the list of bugs.
+/// Returns the sources of the core, without the list of bugs.
 fn core() -> String {
     all_in("src/proto")
 }
 
-/// The sources of the models of the scripts.
+/// Returns the sources of the models of the scripts.
 fn scripts() -> String {
     all_in("crates/node/src/scripts")
 }

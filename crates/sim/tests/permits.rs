@@ -1,7 +1,6 @@
-//! What a permit costs: round trips and commands, in virtual time, with many clients and a network of random delays.
-//!
-//! Each try is for a permit that is held for a second. One way takes 50 to 250 µs. Not here: faults, which are the
-//! simulator's schedules, and the time that nodes and clients need.
+//! The cost of a permit: round trips and commands, in virtual time, with many clients and a network
+//! of random delays. Each permit is held for a second. A one-way delay is 50 to 250 µs. Faults, and
+//! the processor time of nodes and clients, are left out.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
@@ -16,11 +15,11 @@ use redbolt_node::model::{self, ConnId, Store};
 use redbolt_testkit::request::Requests;
 use redbolt_testkit::{Host, Random};
 
-/// The figures of the design are for so many nodes.
+/// The number of nodes for which the design gives its figures.
 const NODES: usize = 3;
 const CLIENTS: usize = 8;
 const HELD: u64 = 1_000_000_000;
-/// The first second fills the semaphore.
+/// The time after which the semaphore is full and results count.
 const WARM: u64 = 2 * HELD;
 
 enum Happens {
@@ -35,7 +34,7 @@ enum Happens {
 struct World {
     now: u64,
     count: u64,
-    /// By time, and in the order in which it came up.
+    /// The events, by time and then in the order in which they were added.
     queue: BTreeMap<(u64, u64), Happens>,
     random: Random,
     cores: Vec<Core>,
@@ -43,14 +42,14 @@ struct World {
     stores: Vec<Store>,
     conns: Vec<Vec<ConnId>>,
     asked: Vec<Vec<Requests>>,
-    /// When the last bytes of each connection arrive, up and down.
+    /// The arrival times of the last bytes of each connection, up and down.
     last: Vec<Vec<[u64; 2]>>,
-    /// When each client's timer fires.
+    /// The time at which each client's timer fires.
     armed: Vec<u64>,
     granted: u64,
 }
 
-/// What came of the tries behind the first seconds.
+/// The cost of the attempts after the first seconds.
 #[derive(Debug)]
 struct Cost {
     fill: f64,
@@ -95,7 +94,7 @@ impl World {
         self.queue.insert((at, self.count), what);
     }
 
-    /// Bytes take a random time, and arrive in order.
+    /// Sends bytes, which take a random time and arrive in order.
     fn send(&mut self, client: usize, node: usize, down: usize, what: Happens) {
         let delay = self.random.between(50_000, 250_000);
         let last = &mut self.last[client][node][down];
@@ -104,7 +103,7 @@ impl World {
         self.at(at, what);
     }
 
-    /// Takes what a core has to say.
+    /// Carries out the outputs of a core.
     fn settle(&mut self, client: usize) {
         let now = self.clocks();
         let ops: Vec<_> = self.cores[client].link_ops().collect();
@@ -141,7 +140,7 @@ impl World {
                 let client = self.random.below(CLIENTS as u64) as usize;
                 self.cores[client].acquire(request, now).unwrap();
                 self.settle(client);
-                // Exponential: tries come independently of one another.
+                // Exponential: attempts come independently of one another.
                 let share = (self.random.below(1 << 40) + 1) as f64 / (1_u64 << 40) as f64;
                 self.at(self.now + (-share.ln() * gap as f64) as u64, Happens::Arrives);
             }
@@ -169,7 +168,7 @@ impl World {
         }
     }
 
-    /// Asks and undos that were sent, and attempts that settled.
+    /// Returns the number of requests and undos sent, and of attempts that settled.
     fn sent(&self) -> (u64, u64) {
         let nodes = self.cores.iter().flat_map(|core| &core.metrics().nodes);
         let commands = nodes.map(|node| node.asks + node.undos).sum();
@@ -177,7 +176,7 @@ impl World {
     }
 }
 
-/// Tries at a rate of `offered` permits in use, if there were enough of them.
+/// Measures attempts at a rate of `offered` permits in use, if there were enough of them.
 fn cost(permits: u16, offered: f64, seconds: u64) -> Cost {
     let mut world = World::new();
     for client in 0..CLIENTS {
@@ -209,13 +208,13 @@ fn cost(permits: u16, offered: f64, seconds: u64) -> Cost {
     }
 }
 
-/// The rows of the design's table: permits, tries offered, fill, round trips and commands.
+/// The rows of the design's table: permits, attempts offered, fill, round trips and commands.
 const TABLE: [(u16, f64, f64, f64, f64); 5] = [
     (2, 1.75, 0.57, 1.00, 11.5),
     (10, 9.0, 0.75, 1.00, 9.3),
     (100, 90.0, 0.88, 1.00, 8.2),
     (1_000, 900.0, 0.90, 1.00, 8.0),
-    // Some of the tries are in vain.
+    // Some of the attempts are denied.
     (1_000, 1_010.0, 0.98, 1.02, 8.2),
 ];
 
@@ -243,5 +242,5 @@ fn a_thousand_permits_take_one_round_trip_and_few_commands() {
     }
 }
 
-/// In Unix ns.
+/// The start time, in Unix ns.
 const START: u64 = 1_767_225_600_000_000_000;

@@ -41,33 +41,42 @@ fn schedules_that_found_a_bug_find_none_again() {
 }
 
 const FOUND: [(Class, u64); 45] = [
-    // A waiter listened to a node that an attempt of a client without another node had won alone (core/fair_queue.rs).
+    // A waiter subscribed to a node that an attempt of a client without another node had won alone
+    // (core/fair_queue.rs).
     (Class::Waiting, 9_893_743_659_836),
     // A client waited in each attempt for a node that it had never reached, and missed its turn (core/hang.rs).
     (Class::Waiting, 10_105_733_510_046),
-    // A process that had left a turn to others did not notice that one of them had come a moment too late (core/wait_queue.rs).
+    // A process that had left a turn to others did not notice that one of them had come a moment
+    // too late (core/wait_queue.rs).
     (Class::Waiting, 11_605_096_918_059),
-    // Whoever stood first had stopped, and gave up within its grace: those behind it were judged by their own.
+    // The head had stopped, and gave up within its grace: those behind it were judged by their own.
     (Class::Permits, 58_000_000_419_080),
-    // An answer of before a machine stopped with its clock was taken for that to a question of after it (core/restart_guard/watch.rs).
+    // A reply from before a machine stopped with its clock was taken for that to a later question
+    // (core/restart_guard/watch.rs).
     (Class::Safe, 57_000_002_199_376),
-    // A reader that died beside others that had released kept a writer waiting for a pause (core/fair_queue.rs).
+    // A reader that died next to others that had released kept a writer waiting for a pause
+    // (core/fair_queue.rs).
     (Class::Waiting, 52_000_000_000_987),
-    // A reader that became the first in the queue took those who shared for in its way (core/fair_queue.rs).
+    // A reader that became the head of the queue considered itself blocked by the other readers
+    // (core/fair_queue.rs).
     (Class::Waiting, 52_000_000_058_458),
-    // A lease past the longest hold: a node had got an extension late when its holder became a reader.
+    // A lease exceeded the longest hold: a node had got an extension late when its holder became a
+    // reader.
     (Class::Shared, 19_000_545_977),
-    // A grant that did not count, since its node was no voter any more, was taken for a refusal, and not undone.
+    // A grant did not count because its node did not vote any more; it was taken for a refusal, and
+    // not undone.
     (Class::Shared, 4_452_995_813_194),
-    // An ask that was held up until its node had been a replica, directly behind one that was not (core/history.rs).
+    // A request was delayed until its node had been a replica, directly behind one that was not
+    // (core/history.rs).
     (Class::Shared, 1_669_163_114_479),
     // A late grant whose undo was confirmed before the proof behind it.
     (Class::Safe, 18_000_018_665),
-    // A process that waits for a permit, and extends another one of the same resource.
+    // A process waits for a permit, and extends another one of the same resource.
     (Class::Permits, 14_000_026_478),
-    // An ask by a clock that is faster than the node's came within the grace of whoever was called, and cost another one.
+    // A request by a clock that is faster than the node's came within the grace of the called
+    // waiter, and cost another grace.
     (Class::Permits, 16_068),
-    // A handshake that took so long that the node was a replica between two of its commands.
+    // A handshake took so long that the node was a replica between two of its commands.
     (Class::Profiles, 12_141_802_701_960),
     // A machine that stopped for a moment, with its clock, while a node was a replica.
     (Class::Safe, 6_293_657_968_769),
@@ -81,51 +90,58 @@ const FOUND: [(Class, u64); 45] = [
     (Class::Safe, 9_300_900_541),
     // A node that is found to have lost its memory when only it and one with a wild clock are left.
     (Class::Safe, 21_000_782_537),
-    // Nobody can be granted the lock until an operator helps, and the bound of the wait had grown
-    // with that.
+    // No client can be granted the lock until an operator helps, and the bound of the wait had
+    // grown with that.
     (Class::Safe, 22_001_943_749),
     // A node is suspected while a token is written back to another node (core/fence.rs).
     (Class::Safe, 24_000_233_988),
     // A late denial was taken for the answer to an extension (core/holding.rs).
     (Class::Safe, 25_000_067_852),
-    // An answer behind garbage, which no client can understand.
+    // A reply behind garbage, which no client can understand.
     (Class::Safe, 25_000_817_030),
     // A lock that was detached by a client whose addresses led to other servers.
     (Class::Safe, 28_000_337_377),
     (Class::Safe, 28_001_003_376),
-    // The client that detached a lock reads the answer to an extension of its own.
+    // The client that detached a lock reads the reply to its own extension.
     (Class::Safe, 7_625_579_813_928),
     // A server with a wild clock that also answered at another server's address (core/fence.rs).
     (Class::Safe, 60_017_955_556),
     // An unsolicited reply behind an empty piece answered a request that was sent meanwhile.
     (Class::Safe, 60_023_344_104),
-    // Waiters deny each other the one node that the holder does not have (unit tests of waiting/pause.rs).
+    // Waiters deny each other the one node that the holder does not have (unit tests of
+    // waiting/pause.rs).
     (Class::Waiting, 70_010_042_056),
-    // A node that came back with an earlier memory shows an odd counter of then (fence.rs).
+    // A node that came back with an earlier memory shows an odd counter from then (fence.rs).
     (Class::Shared, 21_634),
-    // One server grants two sharers, who are one client that asks it as two nodes (script.rs).
+    // One server grants two readers, which are one client that asks it as two nodes (script.rs).
     (Class::Shared, 87_552),
-    // A refused upgrade hands on what it gave back, to a lock that was not looked at.
+    // A refused upgrade hands on what it gave back, to a lock that was not inspected.
     (Class::Shared, 7_003_497),
     // An upgrade was held for longer than a lock may be (core/mode_change.rs).
     (Class::Shared, 500_001_263),
     // A forbidden SET left a mark that ended before its key (it/fair_queue.rs).
     (Class::Permits, 3_020_493_830_808),
-    // Whoever was second looked at a free resource after each ask, and asked again (core/fair_queue.rs).
+    // The second waiter inspected a free resource after each request, and requested again
+    // (core/fair_queue.rs).
     (Class::Safe, 3_020_493_982_920),
     (Class::Safe, 81_805),
     (Class::Shared, 3_020_493_879_907),
-    // Two who joined the queue at once each took the other for the first (core/fair_queue.rs).
+    // Two that joined the queue at once each took the other for the head (core/fair_queue.rs).
     (Class::Waiting, 720_003_848),
-    // A node that is free, but has another one in front, was none of those whose end a pause waits for.
+    // A node that is free, but has another waiter in front, was not among those whose end a pause
+    // waits for.
     (Class::Waiting, 9_100_000_115_712),
-    // Third in the queue behind a ticket whose key had gone, and asked once in a millisecond.
+    // The third in the queue, behind a ticket whose key was missing, requested once in a
+    // millisecond.
     (Class::Shared, 4_781_457_799_618),
-    // The first of two, behind a ticket whose key had gone: it stood twice on one server, under its name for another node.
+    // The first of two, behind a ticket whose key was missing: it was twice on one server, under
+    // its name for another node.
     (Class::Safe, 20_000_001_713_189),
-    // A second slot was free behind a first in the queue that did not come, and the first had been left to that.
+    // A second slot was free behind a head that did not come, and the first slot had been left to
+    // the head.
     (Class::Permits, 12_271_845_782_311),
-    // A fault of the checker: an ask ran behind the undo of a detached lock, and was answered with an error.
+    // A fault of the checker: a request ran behind the undo of a detached lock, and was answered
+    // with an error.
     (Class::Safe, 31_003_000_522_476),
 ];
 
@@ -138,7 +154,7 @@ fn broken_assumptions_break_exclusion() {
     }
 }
 
-/// The clock of one node is enough where the holder has a bare quorum.
+/// The clock of one node is enough if the holder has a bare quorum.
 #[test]
 fn one_clock_set_forward_breaks_exclusion() {
     let mut lab = Lab::new();

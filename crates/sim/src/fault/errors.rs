@@ -1,4 +1,4 @@
-//! F13: every error reply that the core distinguishes, worded as Redis 7.0 words it.
+//! F13: every error reply that the core distinguishes, in the wording of Redis 7.0.
 
 /// An error reply, and the requests that it may answer.
 #[derive(Clone, Copy, Debug)]
@@ -7,7 +7,7 @@ pub(crate) struct Prefix {
     pub(crate) fits: Fits,
 }
 
-/// Which requests a server could answer with an error.
+/// The requests that a server could answer with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fits {
     Any,
@@ -17,16 +17,17 @@ pub(crate) enum Fits {
     Digest,
     /// Commands that write.
     Write,
-    /// Any command. It may have run all the same: something between client and server answers.
+    /// Any command. It may have run all the same, because a proxy between client and server
+    /// answers.
     Unknown,
-    /// Commands on a key. None of our scripts answers with this error, but a proxy might.
+    /// Commands on a key. No script of the library answers with this error, but a proxy might.
     Typed,
     /// The handshake.
     Handshake,
 }
 
 impl Prefix {
-    /// Its first words.
+    /// Returns the first words of the text.
     pub(crate) fn name(&self) -> &'static str {
         if self.text.is_empty() {
             return "(empty)";
@@ -42,7 +43,7 @@ const fn prefix(text: &'static str, fits: Fits) -> Prefix {
     Prefix { text, fits }
 }
 
-/// The same errors as in `src/proto/classify.rs`.
+/// The errors of `src/proto/classify.rs`.
 pub(crate) const PREFIXES: [Prefix; 32] = [
     prefix("LOADING Redis is loading the dataset in memory", Fits::Any),
     prefix("BUSY Redis is busy running a script.", Fits::Any),

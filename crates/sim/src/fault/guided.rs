@@ -1,5 +1,5 @@
-//! Faults aimed at weak points: the nodes where two quorums meet, the moment of a commit, the
-//! moment before use. Random faults reach these only by accident.
+//! Faults aimed at weak points that random faults reach only by accident: the nodes that two
+//! quorums share, the moment of a commit, the moment before use.
 
 use redbolt::proto::WakeStrategy;
 use redbolt_testkit::Random;
@@ -41,7 +41,7 @@ fn fault(what: What, when: When, client: u8) -> Fault {
     Fault { at: 0, when, what, client, node: 0, span: 0, amount: 0 }
 }
 
-/// The connection is lost when the SET has been written; the SET runs later.
+/// Loses the connection when the SET has been written; the SET runs later.
 fn ghost_at_commit(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     let phase = draw.pick(&[Phase::Asked, Phase::Asked, Phase::Partly, Phase::Extending]);
     let ghost = |node| Fault { node, ..fault(What::Ghost, When::Reached(phase, 0), 0) };
@@ -53,14 +53,14 @@ fn ghost_at_commit(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     ghosts
 }
 
-/// The holder checks its lease, and stops before it writes.
+/// Stops the holder between its check of the lease and its write.
 fn pause_before_use(_: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     let span = draw.between(ttl / 10, 3 * ttl);
     let what = draw.pick(&[What::PauseClient, What::PauseClient, What::Freeze]);
     vec![Fault { span, ..fault(what, When::Reached(Phase::Granted, 0), 0) }]
 }
 
-/// Some of the nodes that granted the lock lose their memory, one after another.
+/// Makes some of the nodes that granted the lock lose their memory, one after another.
 fn wipe_intersection(plan: &Plan, draw: &mut Random) -> Vec<Fault> {
     let loss = swarm::loss(plan, draw);
     let lag = draw.below(20 * MS);
@@ -75,14 +75,14 @@ fn wipe_intersection(plan: &Plan, draw: &mut Random) -> Vec<Fault> {
     faults
 }
 
-/// One node does not receive the holder's request, so that the holder has a bare quorum.
+/// Keeps the holder's request from one node, so that the holder has a bare quorum.
 fn behind_a_hole(plan: &Plan, draw: &mut Random) -> Fault {
     let node = draw.below(plan.nodes as u64) as u8;
     let span = draw.between(50 * MS, 400 * MS);
     Fault { node, span, ..fault(What::HoleUp, When::Time, 0) }
 }
 
-/// A server restarts, and while it is quarantined a client reaches it under a second name.
+/// Restarts a server, which a client reaches under a second name while it is quarantined.
 fn one_server_twice(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     let node = draw.below(plan.nodes as u64) as u8;
     let restarted = (node + 1) % plan.nodes as u8;
@@ -98,8 +98,8 @@ fn one_server_twice(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     ]
 }
 
-/// A node answers with errors, so that the client owes it an undo. Then its name leads to a server
-/// that granted the same lock, on which that undo must not run.
+/// Lets a node answer with errors, so that the client owes it an undo. Then its name leads to a
+/// server that granted the same lock, on which that undo must not run.
 fn debtor_strays(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     let node = draw.below(plan.nodes as u64) as u8;
     let errors = What::Errors(draw.below(PREFIXES.len() as u64) as u8);
@@ -109,7 +109,7 @@ fn debtor_strays(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
         Fault { node, span: draw.between(ttl / 4, ttl), ..fault(errors, asked, 0) },
         Fault { node, span: ttl, ..fault(What::Twin, granted, 0) },
     ];
-    // That server may not even tell its run id.
+    // That server may even be unable to report its run ID.
     if draw.chance(300) {
         let other = (node + 1) % plan.nodes as u8;
         let errors = What::Errors(draw.below(PREFIXES.len() as u64) as u8);
@@ -118,8 +118,9 @@ fn debtor_strays(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     faults
 }
 
-/// A holder's lock lasts longer than the new limits allow, and others wait for it under the new
-/// limits. The restart guard does not promise to survive a loss of memory at the same time.
+/// Changes the limits while a holder's lock lasts longer than the new ones allow, and others wait
+/// for it under the new limits. The restart guard does not promise to survive a loss of memory at
+/// the same time.
 fn change_of_limits(plan: &mut Plan, draw: &mut Random) {
     plan.faults.retain(|it| !it.what.loses_memory() && it.what != What::OtherLimits);
     plan.setup.other_ttl_ms = plan.setup.max_ttl_ms;
@@ -152,15 +153,15 @@ fn flush_behind_set(plan: &Plan, draw: &mut Random) -> Vec<Fault> {
     faults
 }
 
-/// A minority is silent from the start: nobody may wait for it.
+/// Silences a minority from the start: no client may wait for it.
 fn hole_while_asking(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     let what = draw.pick(&[What::HoleDown, What::HoleUp, What::PauseNode]);
     let hole = |node| Fault { node, span: ttl, ..fault(what, When::Reached(Phase::Asked, 0), 0) };
     (0..(plan.nodes / 2) as u8).map(hole).collect()
 }
 
-/// A holder extends; one node misses the extension, and another one loses the key after it. Until
-/// the next extension the lease rests on a node that is gone.
+/// Lets a holder extend while one node misses the extension, and makes another one lose the key
+/// after it. Until the next extension the lease relies on a node that has lost the key.
 pub(crate) fn draw_broken(plan: &mut Plan, draw: &mut Random) {
     let first = plan.jobs[0];
     if !plan.may_forget() || plan.nodes == 1 || first.ttl_ms > 2_000 || !draw.chance(40) {
@@ -170,7 +171,7 @@ pub(crate) fn draw_broken(plan: &mut Plan, draw: &mut Random) {
     (plan.jobs[0].kind, plan.jobs[0].work) = (Kind::AutoExtend, 2 * ttl);
     let misses = draw.below(plan.nodes as u64) as u8;
     let loses = (misses + 1 + draw.below(plan.nodes as u64 - 1) as u8) % plan.nodes as u8;
-    // The first extension is a third of the TTL after the grant.
+    // The first extension comes a third of the TTL after the grant.
     let extended = When::Reached(Phase::Granted, ttl / 4);
     let broken = When::Reached(Phase::Granted, ttl / 2);
     let misconf = PREFIXES.iter().position(|prefix| prefix.name() == "MISCONF").unwrap_or_default();
@@ -181,8 +182,8 @@ pub(crate) fn draw_broken(plan: &mut Plan, draw: &mut Random) {
     ]);
 }
 
-/// Some of the nodes that granted the lock are made replicas and promoted again, while others want it on connections that were
-/// open before.
+/// Makes some of the nodes that granted the lock replicas and promotes them again, while others
+/// want the lock on connections that were open before.
 pub(crate) fn draw_replicas(plan: &mut Plan, draw: &mut Random) {
     if !plan.may_forget() || plan.clients.len() == 1 || !draw.chance(60) {
         return;
@@ -198,7 +199,8 @@ pub(crate) fn draw_replicas(plan: &mut Plan, draw: &mut Random) {
         plan.faults.push(behind_a_hole(plan, draw));
     }
     rivals(plan, draw);
-    // These last no longer than a few messages: none of the faults above meets one of them but by accident.
+    // Extensions and releases last only for a few messages, so the faults above meet them only by
+    // accident.
     let phase = match draw.below(10) {
         0 => Phase::Extending,
         1 => Phase::Releasing,
@@ -212,11 +214,11 @@ pub(crate) fn draw_replicas(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// No server is a replica for less long; the core relies on half of it.
+/// The shortest time for which a server is a replica; the core relies on half of it.
 const SHORTEST_RESYNC: Time = 4 * MS;
 
-/// The first holder's clock is ahead, and one node does not receive its token. The second holder
-/// then finds a quorum of counters that disagree, and its write-back fails or not.
+/// Sets the first holder's clock ahead and keeps its token from one node. The second holder then
+/// finds a quorum of counters that disagree, and its write-back fails or not.
 fn diverged_counters(plan: &mut Plan, draw: &mut Random) {
     let ttl = (plan.jobs[0].ttl_ms * MS).min(400 * MS);
     let span = draw.between(ttl / 4, ttl);
@@ -242,7 +244,7 @@ fn diverged_counters(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// Others want the first job's resources, at the same time and for long.
+/// Lets others want the first job's resources, at the same time and for long.
 fn rivals(plan: &mut Plan, draw: &mut Random) {
     let Job { ttl_ms, at, .. } = plan.jobs[0];
     let ttl = (ttl_ms * MS).min(2_000 * MS);
@@ -263,8 +265,8 @@ fn rivals(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// While a client holds the lock, the clocks of a quorum jump over the TTL; or the clock of one
-/// node, where the holder has a bare quorum.
+/// Steps the clocks of a quorum past the TTL while a client holds the lock; or the clock of one
+/// node, if the holder has a bare quorum.
 pub(crate) fn draw_clock_step(plan: &mut Plan, draw: &mut Random) {
     settle(plan, draw);
     let ttl_us = plan.jobs[0].ttl_ms * 1_000;
@@ -290,7 +292,8 @@ pub(crate) fn draw_clock_step(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// Nodes that granted come back without their memory, and no restart guard stops them from voting.
+/// Restarts nodes that granted without their memory, with no restart guard to stop them from
+/// voting.
 pub(crate) fn draw_memory_loss(plan: &mut Plan, draw: &mut Random) {
     settle(plan, draw);
     plan.faults.push(Fault {
@@ -308,9 +311,9 @@ pub(crate) fn draw_memory_loss(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// A crowd that wants few permits, and waits in the queue for them. Some have theirs for long, one may never give it back, and a
-/// process with one of those who wait may stop for a while. Some try as soon
-/// as their process has given one back.
+/// Draws a crowd that waits in the queue for few permits. Some hold theirs for long, one may never
+/// release, and a process with one of the waiters may stop for a while. Some only try, as soon as
+/// their process has released.
 pub(crate) fn draw_waiting_for_permits(plan: &mut Plan, draw: &mut Random) {
     calm(plan);
     plan.setup.start = Start::Ready;
@@ -341,7 +344,7 @@ pub(crate) fn draw_waiting_for_permits(plan: &mut Plan, draw: &mut Random) {
             ..first
         });
     }
-    // Where both happen, nobody tells who is second that a permit is over, but its timer.
+    // If both happened, only the second waiter's timer would show it that a permit has expired.
     match draw.below(10) {
         0..3 => (plan.jobs[0].kind, plan.jobs[0].ttl_ms) = (Kind::Forget, 300),
         3..6 if clients > 1 => stop_one(plan, draw),
@@ -355,8 +358,8 @@ pub(crate) fn draw_waiting_for_permits(plan: &mut Plan, draw: &mut Random) {
     plan.jobs.extend(probe);
 }
 
-/// A crowd that waits in the queue, some to share and others not, and some who come later and only try. Some are far away from the
-/// nodes, or never reach one of them; one may stop for a while, or never release.
+/// Draws a crowd in the queue, readers and writers, and some that come later and only try. Some are
+/// far away from the nodes, or never reach one of them; one may stop for a while, or never release.
 pub(crate) fn draw_crowd_in_queue(plan: &mut Plan, draw: &mut Random) {
     calm(plan);
     plan.setup.start = Start::Ready;
@@ -393,7 +396,7 @@ pub(crate) fn draw_crowd_in_queue(plan: &mut Plan, draw: &mut Random) {
     }
     for client in 0..plan.clients.len() {
         let far = if draw.chance(300) { draw.between(8, 17) * MS } else { 0 };
-        // No round trip is to be longer than an answer is waited for.
+        // No round trip may be longer than the response timeout.
         plan.clients[client].far = if plan.net.delay + plan.net.jitter > 5 * MS { 0 } else { far };
         if plan.nodes > 1 && draw.chance(200) {
             let node = draw.below(plan.nodes as u64) as u8;
@@ -404,7 +407,8 @@ pub(crate) fn draw_crowd_in_queue(plan: &mut Plan, draw: &mut Random) {
     plan.jobs.extend(probe);
 }
 
-/// Processes near the nodes that take turns again and again, and others that are far away and want a turn as well.
+/// Draws processes near the nodes that take turns again and again, and others that are far away and
+/// want a turn as well.
 pub(crate) fn draw_far_in_queue(plan: &mut Plan, draw: &mut Random) {
     calm(plan);
     plan.setup.start = Start::Ready;
@@ -445,8 +449,8 @@ pub(crate) fn draw_far_in_queue(plan: &mut Plan, draw: &mut Random) {
     plan.jobs.extend(probe.map(|probe| Job { client: 0, ..probe }));
 }
 
-/// A crowd in the queue of which any number stops, mostly one behind the other, while a job holds the lock. The nodes' clocks may be set
-/// back.
+/// Draws a crowd in the queue of which any number stops, mostly one behind the other, while a job
+/// holds the lock. The nodes' clocks may be set back.
 pub(crate) fn draw_stops_in_queue(plan: &mut Plan, draw: &mut Random) {
     calm(plan);
     plan.setup.start = Start::Ready;
@@ -500,7 +504,7 @@ pub(crate) fn draw_stops_in_queue(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// One process stops for longer than anybody's grace, with one job and no more.
+/// Stops one process, which has exactly one job, for longer than any grace.
 fn stop_one(plan: &mut Plan, draw: &mut Random) {
     let client = plan.jobs[1].client;
     let another = (client + 1) % plan.clients.len() as u8;
@@ -518,7 +522,8 @@ fn stop(plan: &mut Plan, draw: &mut Random, client: u8) {
     plan.faults.push(Fault { at, span, ..fault(What::PauseClient, When::Time, client) });
 }
 
-/// Stops up to three further waiters where one stops and nothing else goes wrong. Each is the only waiter of its process.
+/// Stops up to three further waiters if one stops and there is no other fault. Each is the only
+/// waiter of its process.
 pub(crate) fn stop_more(plan: &mut Plan, draw: &mut Random) {
     if !matches!(plan.faults[..], [Fault { what: What::PauseClient, when: When::Time, .. }]) {
         return;
@@ -536,7 +541,7 @@ pub(crate) fn stop_more(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// A network and clients on which a wait depends on nothing but who holds the lock.
+/// Calms the network and clients, so that a wait depends on the holder of the lock only.
 fn calm(plan: &mut Plan) {
     (plan.net.tail_per_mille, plan.net.loss_per_mille) = (0, 0);
     plan.net.read = usize::MAX;
@@ -544,7 +549,7 @@ fn calm(plan: &mut Plan) {
     (plan.setup.max_ttl_ms, plan.setup.other_ttl_ms) = (30_000, 30_200);
 }
 
-/// Many wait for one resource. Machines are healthy, but some notifications are lost.
+/// Draws many waiters for one resource. Machines are healthy, but some notifications are lost.
 pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
     calm(plan);
     let mut probe = plan.jobs.pop();
@@ -599,8 +604,8 @@ pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// The first node is down while the first job acquires, so it grants the later jobs what they
-/// cannot have: each request and each undo there is a change.
+/// Keeps the first node down while the first job acquires, so that it grants the later jobs what
+/// they cannot have: each request and each undo there is a change.
 fn held_elsewhere(plan: &mut Plan, draw: &mut Random) {
     while plan.clients.len() < 4 {
         plan.clients.push(plan.clients[0]);
@@ -617,8 +622,8 @@ fn held_elsewhere(plan: &mut Plan, draw: &mut Random) {
     plan.faults.push(away);
 }
 
-/// One job acquires again as soon as it has released, and others wait. They need notifications:
-/// against mere pauses, the one that is always there wins.
+/// Lets one job acquire again as soon as it has released, while others wait. They need
+/// notifications: against mere pauses, the job that requests at once always wins.
 fn again_and_again(plan: &mut Plan, draw: &mut Random) {
     while plan.clients.len() < 3 {
         plan.clients.push(plan.clients[0]);
@@ -642,7 +647,8 @@ fn again_and_again(plan: &mut Plan, draw: &mut Random) {
     plan.jobs.extend(probe);
 }
 
-/// A schedule in which the first lock can be taken away: long enough, and wanted by others.
+/// Prepares a schedule in which the first lock can be taken away: long enough, and wanted by
+/// others.
 fn settle(plan: &mut Plan, draw: &mut Random) {
     plan.setup.max_ttl_ms = if plan.setup.max_ttl_ms < 12_000 { 1_700 } else { 12_000 };
     for (at, job) in plan.jobs.iter_mut().filter(|job| job.kind != Kind::Probe).enumerate() {

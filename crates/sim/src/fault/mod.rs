@@ -1,7 +1,6 @@
-//! The faults F1 to F21 as data: what happens, when, to whom, and for how long.
-//!
-//! `swarm` draws faults at random; `guided` aims them at weak points; `errors` lists the error
-//! replies. Not here: the effect of a fault on the world, which is in `world`.
+//! The faults F1 to F21 as data: what happens, when, to which client or node, and for how long.
+//! `swarm` draws faults at random, `guided` aims them at weak points, `errors` lists the error
+//! replies; `world` applies them.
 
 pub(crate) mod errors;
 pub(crate) mod guided;
@@ -25,20 +24,20 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Whether all others take their turns as if there were no fault: a process stops, or never reaches a node, or the clock of
-    /// a node is set back.
+    /// Returns true if all others take their turns as without the fault: a process stops, or never
+    /// reaches a node, or the clock of a node is set back.
     pub(crate) fn leaves_turns(&self) -> bool {
         let is_harmless = matches!(self.what, What::PauseClient | What::StepNode { back: true });
         is_harmless || self.never_reaches()
     }
 
-    /// Whether it keeps a client from a node from the beginning.
+    /// Returns true if it keeps a client from a node from the beginning.
     pub(crate) fn never_reaches(&self) -> bool {
         self.what == What::HoleUp && self.when == When::Time && self.at == 0
     }
 }
 
-/// What triggers a fault.
+/// The trigger of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Time,
@@ -46,7 +45,7 @@ pub(crate) enum When {
     Reached(Phase, Time),
 }
 
-/// What a restart does to a node's memory.
+/// The effect of a restart on a node's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     Kept,
@@ -59,9 +58,9 @@ pub(crate) enum Loss {
 pub(crate) enum What {
     /// F2: traffic to and from a node stalls, as after a lost packet.
     Stall,
-    /// F4: the client's end is gone; the server runs what was written, later.
+    /// F4: the client's end is closed; the server runs what was written, later.
     Ghost,
-    /// F4: both ends are gone, with everything in flight.
+    /// F4: both ends are closed, with everything in flight lost.
     Reset,
     /// F4: the server closes the connection after its answers.
     Finish,
@@ -98,7 +97,7 @@ pub(crate) enum What {
     },
     /// F11, guided: the clocks of a quorum that granted.
     StepGrants,
-    /// F12: the process stops. This also models a suspend, since the boot clock runs on.
+    /// F12: the process stops. This also models a suspend, because the boot clock runs on.
     PauseClient,
     /// F12: the whole machine stops, and its boot clock with it; the wall clock is corrected
     /// afterwards.
@@ -141,8 +140,8 @@ pub(crate) enum What {
     PushForbidden,
     /// F19: the push link ends, the command link stays.
     PushReset,
-    /// F21: the node is made a replica and promoted again, with all its connections open. Its memory is that of another
-    /// node then, or what it was some time ago, which a replica of its own has kept.
+    /// F21: the node becomes a replica and is promoted again, with all its connections open. It
+    /// then has the memory of another node, or an earlier memory that its former replica has kept.
     Replica {
         of_its_own: bool,
     },
@@ -151,7 +150,7 @@ pub(crate) enum What {
 }
 
 impl What {
-    /// Whether a node loses memory by this fault.
+    /// Returns true if a node loses memory by this fault.
     pub(crate) fn loses_memory(self) -> bool {
         match self {
             Self::Crash { loss, .. } | Self::CrashGrants { loss } => loss != Loss::Kept,
@@ -160,7 +159,7 @@ impl What {
         }
     }
 
-    /// The number of its fault class. F1 and F3 act in the network all the time.
+    /// Returns the number of its fault class. F1 and F3 act in the network all the time.
     pub(crate) fn number(self) -> usize {
         match self {
             Self::Stall => 2,

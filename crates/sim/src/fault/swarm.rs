@@ -15,7 +15,7 @@ pub(crate) fn draw(plan: &mut Plan, draw: &mut Random, span: Time) {
     let count = draw.pick(&[0, 1, 1, 2, 2, 3, 4]);
     for _ in 0..count {
         let what = kind(plan, draw);
-        // A kind outside of this schedule's subset is drawn once more, and then kept.
+        // A kind outside of this schedule's subset is drawn again, and then kept.
         let number = what.number();
         let what = if kinds >> number & 1 == 1 { what } else { kind(plan, draw) };
         let fault = fault(plan, draw, what, span);

@@ -9,7 +9,7 @@ use crate::fault::{Fault, Loss, What};
 use crate::plan::{MAX_NODES, MS, Plan};
 
 impl World {
-    /// A fault happens.
+    /// Applies a fault.
     pub(super) fn apply(&mut self, at: usize) {
         let fault = self.plan.faults[at];
         let (client, node) = (usize::from(fault.client), usize::from(fault.node) % self.plan.nodes);
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// Counts the client that a fault meets, and in which phase.
+    /// Counts the client that a fault meets, and its phases.
     fn count(&mut self, fault: &Fault, client: usize) {
         let everybody = matches!(
             fault.what,
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// A fault that lasts ends.
+    /// Ends a fault that lasts.
     pub(super) fn ends(&mut self, at: usize) {
         let fault = self.plan.faults[at];
         let (client, node) = (usize::from(fault.client), usize::from(fault.node) % self.plan.nodes);
@@ -172,14 +172,14 @@ impl World {
         }
     }
 
-    /// The link that a connection fault hits: sometimes the push link, if there is one.
+    /// Returns the link that a connection fault hits: sometimes the push link, if there is one.
     fn hurt_slot(&self, fault: &Fault, client: usize, node: usize) -> usize {
         let push = MAX_NODES + node;
         let hits_push = fault.amount >> 28 & 3 == 3 && self.clients[client].wires[push].is_some();
         if hits_push { push } else { node }
     }
 
-    /// The server stops notifying the client's push link.
+    /// Makes the server stop notifying the client's push link.
     fn forget_tracking(&mut self, client: usize, node: usize) {
         let Some(at) = self.clients[client].wires[node] else { return };
         let Wire { node, conn, .. } = self.wires[at as usize];
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    /// Both ends are gone, with everything in flight.
+    /// Closes both ends and loses everything in flight.
     fn reset(&mut self, client: usize, slot: usize) {
         let Some(at) = self.clients[client].wires[slot] else { return };
         self.forget(at as usize);
@@ -235,7 +235,7 @@ impl World {
         self.queue.push(self.now, Event::Reset(at));
     }
 
-    /// A server's process ends, or silently its whole machine.
+    /// Ends a server's process, or silently its whole machine.
     pub(crate) fn crash(&mut self, node: usize, silently: bool) {
         if !self.nodes[node].is_up {
             return;
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// The server comes back. Clients that have sent something meanwhile get a reset.
+    /// Restarts the server. Clients that have sent something meanwhile get a reset.
     pub(super) fn restart(&mut self, node: usize, loss: Loss) {
         self.keys_may_be_gone |= loss != Loss::Kept;
         self.is_quarantined |= self.plan.setup.restart_guard;
@@ -270,7 +270,7 @@ impl World {
         }
     }
 
-    /// Nodes that granted the lock come back without it, one after another.
+    /// Restarts nodes that granted the lock without it, one after another.
     fn wipe_grants(&mut self, fault: &Fault, client: usize, loss: Loss) {
         let grants = self.grants_of(client);
         for (turn, node) in grants.into_iter().take(fault.amount as usize).enumerate() {
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// The nodes that granted a lock which the client holds.
+    /// Returns the nodes that granted a lock which the client holds.
     fn grants_of(&self, client: usize) -> Vec<usize> {
         let core = &self.clients[client].core;
         let mut jobs = self.plan.jobs.iter().zip(&self.jobs);
@@ -313,7 +313,7 @@ impl World {
         self.clients[client].pause(now, span, with_boot_clock);
     }
 
-    /// Injects bytes that are no reply, or an unsolicited reply.
+    /// Injects bytes that are not a reply, or an unsolicited reply.
     fn poison(&mut self, client: usize, slot: usize, amount: u64) {
         let Some(at) = self.clients[client].wires[slot] else { return };
         let at = at as usize;
@@ -352,7 +352,7 @@ impl World {
         }
     }
 
-    /// All faults end, and all jobs release. Afterwards newcomers want the locks.
+    /// Ends all faults and releases all jobs. Afterwards newcomers want the locks.
     pub(super) fn heal(&mut self) {
         let holes = |client: &super::Client| client.holes.map(|(up, down)| up.max(down));
         let clients =

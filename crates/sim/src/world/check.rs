@@ -11,7 +11,7 @@ use crate::invariant::Violation;
 use crate::plan::{KEYS, Kind, MS, Start};
 
 impl World {
-    /// Newcomers want the locks after all jobs have released.
+    /// Schedules the newcomers, which want the locks after all jobs have released.
     pub(super) fn come_afterwards(&mut self) {
         self.healed_at = self.now;
         self.nobody_stands();
@@ -38,7 +38,7 @@ impl World {
         self.queue.push(self.healed_at + after, Event::Probe(job as u16));
     }
 
-    /// The newcomer was refused. Whether it gets another chance.
+    /// Schedules another attempt of a refused newcomer. Returns true if it gets one.
     pub(crate) fn probe_again(&mut self, job: usize) -> bool {
         let passed = self.now - self.healed_at;
         // While too many nodes are quarantined no request is sent. So a second loss of memory is
@@ -58,16 +58,16 @@ impl World {
         true
     }
 
-    /// I9: how long it can take until the lock is free, with all nodes healthy. Clients reconnect;
-    /// then a ghost's key lives for a TTL, and a node that lost its memory is quarantined for the
-    /// longest TTL.
+    /// Returns the bound of I9: the maximum time until the lock is free, with all nodes healthy.
+    /// Clients reconnect; then a ghost's key lives for a TTL, and a node that lost its memory is
+    /// quarantined for the longest TTL.
     fn bound(&self) -> Time {
         // A loss of memory may be found only after the first quarantine, and then costs another
         // one.
         self.bound_with(if self.is_quarantined { 2 } else { 1 })
     }
 
-    /// The same with this many TTLs or quarantines in sequence.
+    /// Returns the bound with this many TTLs or quarantines in sequence.
     fn bound_with(&self, times: Time) -> Time {
         let longest = times * self.plan.setup.max_ttl_ms * MS;
         let nodes = &self.nodes[..self.plan.nodes];
@@ -75,7 +75,8 @@ impl World {
         GRACE + longest + longest / 50 + stepped + self.quiet_at.saturating_sub(self.healed_at)
     }
 
-    /// I5: all jobs have released a while ago. A key that a ghost has set may live for its TTL.
+    /// Checks I5, a while after all jobs have released. A key that a ghost has set may live for its
+    /// TTL.
     pub(super) fn leftovers(&mut self) {
         self.no_queue_is_left();
         for node in 0..self.plan.nodes {
@@ -93,8 +94,8 @@ impl World {
         };
         let job = usize::from(attempt.job);
         let is_over = self.jobs[job].is_over() && self.plan.jobs[job].kind != Kind::Probe;
-        // The undo may have gone to the server that the address led to meanwhile, as may the request of the client
-        // that had the lock before.
+        // The undo may have gone to another server to which the address led meanwhile, as may the
+        // request of the client that had the lock before.
         let client = usize::from(self.plan.jobs[job].client);
         let mut had_it =
             (0..self.clients.len()).filter(|&other| other == client || self.jobs[job].was_detached);
@@ -106,9 +107,9 @@ impl World {
         }
     }
 
-    /// I2: no token holds the time of a minority's clock, and neither does a counter that may
-    /// become a token once that clock is corrected. All other clocks and all earlier counters are
-    /// within seconds of the true time.
+    /// Checks I2: no token holds the time of a minority's clock, and neither does a counter that
+    /// may become a token once that clock is corrected. All other clocks and all earlier counters
+    /// are within seconds of the true time.
     fn no_counter_is_wild(&mut self) {
         if self.plan.wild == 0 {
             return;
@@ -124,7 +125,7 @@ impl World {
         }
     }
 
-    /// The checks at the end of a schedule.
+    /// Runs the checks at the end of a schedule.
     pub(super) fn recheck(&mut self) {
         self.no_counter_is_wild();
         for job in 0..self.jobs.len() {
@@ -148,9 +149,9 @@ impl World {
         }
     }
 
-    /// A client with other limits may have been the first to reach a node without a restart guard.
-    /// No client is granted a lock under limits that the nodes do not have, and only an operator
-    /// can correct that.
+    /// Returns true if a client with other limits may have been the first to reach a node without a
+    /// restart guard. No client is granted a lock under limits that the nodes do not have, and only
+    /// an operator can correct that.
     fn may_be_misled(&self, job: usize) -> bool {
         let is_open = self.is_quarantined || self.plan.setup.start != Start::Ready;
         let client = self.plan.jobs[job].client;
@@ -158,7 +159,7 @@ impl World {
         reported.any(|it| !self.is_changed && (is_open || it.client == client))
     }
 
-    /// I7: once the longest TTL is over, a core remembers nothing.
+    /// Checks I7: once the longest TTL has passed, a core remembers nothing.
     pub(crate) fn nothing_is_kept(&mut self) {
         let tickets = if self.plan.setup.wake == WakeStrategy::Queue { TICKET } else { 0 };
         self.now += 2 * self.plan.setup.max_ttl_ms * MS + 1_000 * MS + tickets;
@@ -178,7 +179,7 @@ impl World {
         }
     }
 
-    /// I1 and I2 once more, from the callers' results alone.
+    /// Checks I1 and I2 again, from the callers' results alone.
     fn histories_hold(&mut self) {
         for key in 0..self.plan.keys {
             let operations = self.histories[key].len();
@@ -200,7 +201,7 @@ impl World {
         }
     }
 
-    /// I12: no text contains a token or the password.
+    /// Checks I12: no text contains a token or the password.
     pub(crate) fn shows_no_secret(&mut self, place: &'static str, text: &str) {
         let shows = |tag: u128| {
             let digits = tag.to_le_bytes();
@@ -220,12 +221,12 @@ fn count(text: &str, name: &str) -> usize {
     rest[..digits].parse().unwrap_or(usize::MAX)
 }
 
-/// A ticket in the queue may be on a node for so long after its last ask.
+/// The maximum lifetime of a ticket on a node after its last request.
 const TICKET: Time = 12_000 * MS;
 
 /// Wild clocks are off by more than this, all others by less.
 const WILDEST_US: u64 = 60_000_000;
 
-/// The longest that a core may take to reconnect to its nodes and to have every owed undo
+/// The longest time that a core may take to reconnect to its nodes and to have every owed undo
 /// confirmed: the dead-peer limit, a backoff, a connect, a pause between undos, and a margin.
 const GRACE: Time = 6_000 * MS;

@@ -23,35 +23,35 @@ pub(crate) struct Client {
     pub(crate) paused_until: Time,
     /// The total time for which it was stopped.
     pub(crate) stalled: Time,
-    /// When its timer event is due, in true time.
+    /// The time at which its timer event is due, in true time.
     pub(crate) armed: Time,
     /// The wire of each link.
     pub(crate) wires: [Option<u32>; MAX_LINKS],
     /// The server behind each address.
     pub(crate) routes: [usize; MAX_NODES],
-    /// Nothing arrives before these times: at each server, and from it.
+    /// The times before which nothing arrives: at each server, and from it.
     pub(crate) holes: [(Time, Time); MAX_NODES],
-    /// The sockets accept no bytes before this.
+    /// The time until which the sockets accept no bytes.
     pub(crate) choked_until: Time,
-    /// The sockets accept a few bytes at a time before this.
+    /// The time until which the sockets accept only a few bytes at a time.
     pub(crate) short_until: Time,
-    /// Opening a connection fails before this.
+    /// The time until which opening a connection fails.
     pub(crate) opens_fail_until: Time,
-    /// When its timer was last handled, and how many times at that instant.
+    /// The time at which its timer was last handled, and how many times at that instant.
     fires: (Time, u32),
     pub(crate) is_started: bool,
     was_set_back: bool,
-    /// The nodes that have, as far as it has read, let it in and selected its database.
+    /// The nodes that have accepted its handshake and selected its database, as far as it has read.
     pub(crate) let_in: [bool; MAX_NODES],
-    /// The nodes that notify it, when last checked.
+    /// The nodes that notified it at the last check.
     pub(crate) reported_by: u8,
     /// The addresses that led to another server for a while.
     pub(crate) strayed: [bool; MAX_NODES],
 }
 
 impl Client {
-    /// Its entropy is a counter in the lower half, so that tokens show the order in which they were
-    /// drawn.
+    /// Creates a client. Its entropy has a counter in the lower half, so that tokens show the order
+    /// in which they were drawn.
     pub(crate) fn new(
         config: &Arc<Config>,
         name: usize,
@@ -89,7 +89,7 @@ impl Client {
         }
     }
 
-    /// Its two clocks at a true time.
+    /// Returns its two clocks at a true time.
     #[inline]
     pub(crate) fn clocks(&self, now: Time) -> ClockReading {
         let drifted =
@@ -103,7 +103,7 @@ impl Client {
         }
     }
 
-    /// The true time of a boot-clock reading, at most a rounding error early.
+    /// Returns the true time of a boot-clock reading, at most a rounding error early.
     #[inline]
     pub(crate) fn when(&self, boot: Timestamp) -> Time {
         let elapsed = boot.0.saturating_sub(BOOT);
@@ -126,7 +126,7 @@ impl Client {
         self.plan.late
     }
 
-    /// Sets its wall clock. It is not set back where that would hide a stop of the machine.
+    /// Sets its wall clock, unless setting it back would hide a stop of the machine.
     pub(crate) fn set_wall(&mut self, micros: i64) {
         if micros >= 0 || self.frozen == 0 {
             self.wall_steps += micros;
@@ -147,20 +147,21 @@ impl Client {
     }
 }
 
-/// The order in which a client drew a token, from the token's first half in hexadecimal.
+/// Returns the order in which a client drew a token, from the token's first half in hexadecimal.
 pub(crate) fn serial(tag: u128) -> u64 {
     let digits = tag.to_le_bytes();
     let word = std::str::from_utf8(&digits).ok().and_then(|hex| u64::from_str_radix(hex, 16).ok());
     word.map_or(0, |word| u64::from(word.swap_bytes() as u32) >> NAME_BITS)
 }
 
-/// The first byte: a token begins with a letter, which leaves the lower half of that byte as it is.
+/// The width of the first byte: a token begins with a letter, which leaves the lower half of that
+/// byte unchanged.
 const NAME_BITS: u32 = 8;
 
 /// The origin of the boot clock.
 const BOOT: Time = 1_000_000_000_000;
 
-/// The configuration for a setup. Its timeouts are short, so that faults outlast them.
+/// Returns the configuration for a setup. Its timeouts are short, so that faults outlast them.
 pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
     let mut settings = settings(nodes, setup);
     settings.response_timeout = Duration::from_millis(setup.answer_ms);

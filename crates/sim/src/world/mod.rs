@@ -1,14 +1,12 @@
 //! A world in virtual time: clients on the shipping core, model nodes, and the wires between them.
 //!
-//! Deterministic: everything is drawn from the plan's seed, each part from a stream of its own. A
-//! world runs one schedule after another and reuses its memory.
-//!
-//! The cores are driven here call by call, and not by the test kit, for two reasons: the meaning of
-//! each reply is recorded before the core reads it, and this loop's speed limits how many schedules
-//! are searched.
+//! It is deterministic: everything is drawn from the plan's seed, each part from a separate stream.
+//! A world runs one schedule after another and reuses its memory. The cores are driven here call by
+//! call, and not by the test kit, for two reasons: the meaning of each reply is recorded before the
+//! core reads it, and this loop's speed limits the number of schedules searched.
 //!
 //! The loop and the clients' side of the wires are here. `serve` is the servers' side, `apply` the
-//! effects of faults, `check` the final checks, `actor` what clients do.
+//! effects of faults, `check` the final checks, `actor` the jobs of clients.
 
 mod apply;
 mod check;
@@ -52,11 +50,11 @@ pub(crate) struct World {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) watches: [Watch; KEYS.len()],
     pub(crate) tickets: Vec<Ticket>,
-    /// When a node last ran a script.
+    /// The time at which a node last ran a script.
     pub(crate) scripted_at: Time,
     pub(crate) registers: [Register; LANES],
     pub(crate) histories: [History; KEYS.len()],
-    /// For each resource, the tokens that were returned, and when.
+    /// The tokens that were returned, and when, for each resource.
     pub(crate) tokens: [Vec<(Time, u64)>; LANES],
     /// Faults that wait for a phase.
     armed: Vec<u16>,
@@ -66,13 +64,14 @@ pub(crate) struct World {
     /// The nodes may have been given other limits.
     pub(crate) is_changed: bool,
     healed_at: Time,
-    /// When the last bytes arrive that were in flight at the healing, from dead connections too.
+    /// The arrival time of the last bytes that were in flight at the healing, from dead connections
+    /// too.
     quiet_at: Time,
-    /// A node has lost memory, or its clock stepped forward: keys may be gone.
+    /// True if a node has lost memory, or its clock stepped forward: keys may be missing.
     pub(crate) keys_may_be_gone: bool,
-    /// Whether the story of the schedule is printed.
+    /// True if the story of the schedule is printed.
     pub(crate) is_notified: bool,
-    /// Whether the more expensive checks run in this schedule.
+    /// True if the more expensive checks run in this schedule.
     pub(crate) is_sampled: bool,
     pub(crate) coverage: Coverage,
     pub(crate) tally: Tally,
@@ -80,7 +79,7 @@ pub(crate) struct World {
     hash: u64,
     events: u32,
     pub(crate) random: Random,
-    /// By slot.
+    /// The links, by slot.
     links: Vec<LinkId>,
     configs: Vec<(usize, Setup, Arc<Config>)>,
     scratch: Vec<u8>,
@@ -92,11 +91,11 @@ pub(crate) struct Attempt {
     pub(crate) job: u16,
     /// The client that asked.
     pub(crate) client: u8,
-    /// A later attempt of the same client has a larger one.
+    /// The order of the client's attempts.
     pub(crate) serial: u64,
-    /// When the first node granted; `Time::MAX` before.
+    /// The time of the first grant; `Time::MAX` before.
     pub(crate) begun: Time,
-    /// By the client's node numbers: when the client read the grant.
+    /// The time at which the client read the grant, by its node numbers.
     pub(crate) granted: [Option<Time>; MAX_NODES],
     /// The slot of each grant of a permit.
     pub(crate) slots: [u16; MAX_NODES],
@@ -104,14 +103,14 @@ pub(crate) struct Attempt {
     pub(crate) counters: [u64; MAX_NODES],
     /// The TTL of the last successful extension, as the client read it.
     pub(crate) extended: [u64; MAX_NODES],
-    /// Until when a node keeps the key at most, according to what the client read; 0 once it is
-    /// gone.
+    /// The latest end of the key on each node, according to what the client read; 0 once it is
+    /// missing.
     pub(crate) until: [Time; MAX_NODES],
-    /// Whether the client read a denial.
+    /// The nodes whose denial the client read.
     pub(crate) denied: [bool; MAX_NODES],
-    /// Whether the client read that there was no key to extend.
+    /// The nodes whose reply that there was no key to extend the client read.
     pub(crate) gone: [bool; MAX_NODES],
-    /// Whether the client read that the undo succeeded.
+    /// The nodes whose reply that the undo succeeded the client read.
     pub(crate) undone: [bool; MAX_NODES],
     /// The servers that ran a request from a dead connection.
     pub(crate) has_ghosts: [bool; MAX_NODES],
@@ -192,7 +191,7 @@ impl World {
         }
     }
 
-    /// A hash of the whole trace.
+    /// Returns a hash of the whole trace.
     pub(crate) fn hash(&self) -> u64 {
         self.hash
     }
@@ -267,7 +266,7 @@ impl World {
         }
     }
 
-    /// Whether any job runs on this client.
+    /// Returns true if any job runs on this client.
     fn is_used(&self, client: usize) -> bool {
         let wants = self.plan.jobs.iter().any(|job| usize::from(job.client) == client);
         wants || self.clients[client].is_started
@@ -299,7 +298,7 @@ impl World {
         }
     }
 
-    /// The configuration of a setup, built once for each.
+    /// Returns the configuration of a setup, built once for each.
     fn config(&mut self, setup: Setup) -> Arc<Config> {
         let nodes = self.plan.nodes;
         let known = self.configs.iter().find(|known| known.0 == nodes && known.1 == setup);
@@ -311,7 +310,7 @@ impl World {
         config
     }
 
-    /// Handles an event. Whether the schedule goes on.
+    /// Handles an event. Returns true if the schedule goes on.
     pub(crate) fn happens(&mut self, event: Event) -> bool {
         self.nobody_sleeps();
         let goes_on = self.takes_place(event);
@@ -362,7 +361,7 @@ impl World {
         }
     }
 
-    /// The first violation ends the schedule, unless the class expects it.
+    /// Records a violation. The first one ends the schedule, unless the class expects it.
     pub(crate) fn violated(&mut self, violation: Violation) {
         if violation.is_exclusion() && self.plan.class.breaks_exclusion() {
             self.tally.expected += 1;
@@ -379,7 +378,7 @@ impl World {
         self.links[slot]
     }
 
-    /// Wires that are opened later have numbers from here on.
+    /// Returns the first number of wires that are opened later.
     pub(crate) fn sockets_used(&self) -> usize {
         self.sockets_used
     }
@@ -390,7 +389,7 @@ impl World {
 
     // Phases, and the faults that wait for them.
 
-    /// A client has entered a phase: the faults that waited for it happen.
+    /// Records that a client has entered a phase, and schedules the faults that waited for it.
     pub(crate) fn reached(&mut self, client: usize, phase: Phase) {
         if self.armed.is_empty() || self.is_healed {
             return;
@@ -412,7 +411,7 @@ impl World {
         }
     }
 
-    /// The phases of a client.
+    /// Returns the phases of a client.
     pub(crate) fn phases(&self, client: usize) -> Phases {
         let mut phases = Phases::default();
         let it = &self.clients[client];
@@ -558,7 +557,7 @@ impl World {
         }
     }
 
-    /// A client may close a link for garbage only if there was some.
+    /// Checks that a client closes a link for garbage only if there was some.
     fn blame(&mut self, wire: usize) {
         let Wire { client, slot, poisoned, .. } = self.wires[wire];
         let (core, node) = (&self.clients[client].core, self.links[slot].node());
@@ -572,7 +571,7 @@ impl World {
         }
     }
 
-    /// The client's end is gone. The bytes that it has written stay in flight.
+    /// Closes the client's end. The bytes that it has written stay in flight.
     fn hang_up(&mut self, wire: usize) {
         let it = &mut self.wires[wire];
         it.client_alive = false;
@@ -585,7 +584,7 @@ impl World {
         }
     }
 
-    /// The client learns that a connection has ended.
+    /// Ends a connection at the client.
     fn ended(&mut self, wire: usize, cause: Cause) {
         let it = &self.wires[wire];
         let (client, slot) = (it.client, it.slot);
@@ -622,7 +621,7 @@ impl World {
         }
     }
 
-    /// Whether a client is awake; if not, the event is repeated when it is.
+    /// Returns true if a client is awake; if not, the event is repeated when it is.
     pub(crate) fn wait_for(&mut self, client: usize, event: Event) -> bool {
         let until = self.clients[client].paused_until;
         if until > self.now {
@@ -671,7 +670,7 @@ impl World {
         }
     }
 
-    /// How much farther away from the nodes a client is than others. An operator's is not.
+    /// Returns the extra delay of a client. An operator has none.
     fn far(&self, client: usize) -> Time {
         let is_far = |client: &&ClientPlan| self.now >= client.far_from;
         self.plan.clients.get(client).filter(is_far).map_or(0, |client| client.far)
@@ -732,7 +731,7 @@ impl World {
         }
     }
 
-    /// The client reads what has arrived.
+    /// Lets the client read what has arrived.
     fn read(&mut self, at: usize) {
         let Wire { client, slot, node, .. } = self.wires[at];
         if self.clients[client].holes[node].1 > self.now {
@@ -792,7 +791,7 @@ impl World {
                     attempt.granted[slot] = Some(self.now);
                     attempt.slots[slot] = permit;
                     attempt.until[slot] = until.max(attempt.until[slot]);
-                    // A node that is healed raises no counter.
+                    // A healed node raises no counter.
                     if permit == NO_SLOT || counter > 0 {
                         attempt.counters[slot] = counter;
                     }
@@ -826,18 +825,18 @@ impl World {
     }
 }
 
-/// The index of a link, the same for any number of nodes.
+/// Returns the index of a link, the same for any number of nodes.
 fn slot_of(link: LinkId) -> usize {
     link.node().index() + if link.is_push() { MAX_NODES } else { 0 }
 }
 
-/// More events than any schedule needs.
+/// The maximum number of events of a schedule.
 const MANY: u32 = 200_000;
 
-/// I7: the most unsent bytes of a link, a few locks' worth of scripts.
+/// The limit of I7: the maximum number of unsent bytes of a link, a few locks' worth of scripts.
 const MAX_OUTBOX: usize = 128 << 10;
 
-/// A timer that fires more often at one instant spins.
+/// The maximum number of times that a timer may fire at one instant.
 const MAX_FIRES: u32 = 20;
 
 const RETRANSMISSION: Time = 200 * MS;

@@ -1,4 +1,4 @@
-//! A server: a model store with a clock of its own, and its present faults.
+//! A server: a model store with a separate clock, and its current faults.
 
 use redbolt::proto::restart_guard::BIG_MS;
 use redbolt::proto::script::token_behind_time;
@@ -16,7 +16,7 @@ pub(crate) struct Node {
     pub(crate) store: Store,
     /// A connection of the simulator, for reading keys.
     observer: ConnId,
-    /// How many processes have run here so far.
+    /// The number of processes that have run here so far.
     run: usize,
     /// Microseconds by which its clock is ahead of true time, steps included.
     ahead: i64,
@@ -24,23 +24,23 @@ pub(crate) struct Node {
     ppm: i64,
     pub(crate) is_up: bool,
     pub(crate) paused_until: Time,
-    /// Connection attempts are not answered before this.
+    /// The time until which connection attempts are not answered.
     pub(crate) silent_until: Time,
-    /// Connections are refused before this.
+    /// The time until which connections are refused.
     pub(crate) refuses_until: Time,
     pub(crate) loading_until: Time,
-    /// Which error it answers with, and until when.
+    /// The error with which it answers, and until when.
     pub(crate) errors: (u8, Time),
     pub(crate) flush_behind_set: bool,
-    /// It is a replica before this.
+    /// The time until which it is a replica.
     pub(crate) follows_until: Time,
-    /// How often it was one.
+    /// The number of promotions.
     promotions: usize,
-    /// It tells its replication id.
+    /// True if it reports its replication ID.
     is_notified: bool,
-    /// Clients may not subscribe before this.
+    /// The time until which clients may not subscribe.
     pub(crate) no_subscribing_until: Time,
-    /// Clients may not track before this.
+    /// The time until which clients may not track.
     pub(crate) no_tracking_until: Time,
     /// The commands that were taken away, if any, and since when.
     denied: Option<(&'static [&'static str], Time)>,
@@ -50,7 +50,7 @@ pub(crate) struct Node {
     pub(crate) stepped_back: u64,
     in_database: bool,
     snapshot: Option<Snapshot>,
-    /// It came back with keys of an earlier time.
+    /// True if it came back with keys of an earlier time.
     pub(crate) is_stale: bool,
     scratch: Vec<u8>,
 }
@@ -124,14 +124,15 @@ impl Node {
         self.observe(&[b"SET", GUARD, value.as_bytes(), b"PX", big.as_bytes()], now);
     }
 
-    /// An operator takes a set of commands away from all users, unless one is away already. Whether it
-    /// was done.
+    /// Takes a set of commands away from all users, as an operator does. Returns false if one is
+    /// away already.
     pub(crate) fn deny(&mut self, amount: u64, now: Time) -> bool {
         if self.denied.is_some() {
             return false;
         }
         let commands = DENIALS[amount as usize % DENIALS.len()];
-        // Not through an ACL: only an undo discovers that an ACL forbids DEL alone.
+        // An ACL is not used for this, because only an undo discovers that an ACL forbids DEL
+        // alone.
         let is_forbidden = amount >> 8 & 1 == 1 && commands != ["del"];
         let denial = if is_forbidden { Denial::Forbidden } else { Denial::RenamedAway };
         commands.iter().for_each(|command| self.store.deny(command, Some(denial)));
@@ -144,8 +145,8 @@ impl Node {
         commands.iter().for_each(|command| self.store.deny(command, None));
     }
 
-    /// Whether undos have been impossible here for so long that a client which connected at `at`
-    /// knew it. Only a string is undone by DEL.
+    /// Returns true if undos have been impossible here since before a client connected at `at`, so
+    /// that it knew. Only a string is undone by DEL.
     pub(crate) fn cannot_undo(&mut self, key: &[u8], at: Time, now: Time) -> bool {
         let Some((commands, _)) = self.denied.filter(|(_, since)| *since <= at) else {
             return false;
@@ -182,7 +183,7 @@ impl Node {
         self.begin(name, memory, now);
     }
 
-    /// It was a replica, of a node of another set or of one that was a replica of its own before, and is promoted.
+    /// Promotes it after it was a replica, of a node of another set or of its former replica.
     pub(crate) fn was_replica(&mut self, of_its_own: bool, nodes: usize, setup: &Setup, now: Time) {
         let snapshot = self.snapshot.clone().filter(|_| of_its_own);
         let is_of_another = snapshot.is_none();
@@ -241,25 +242,25 @@ impl Node {
         &self.scratch
     }
 
-    /// Whether it answers whoever connects.
+    /// Returns true if it answers new connections.
     pub(crate) fn serves(&self, now: Time) -> bool {
         self.is_up && self.paused_until.max(self.loading_until) <= now
     }
 
-    /// The string under a key, without a lookup that the server would notice.
+    /// Returns the string under a key, without a lookup that the server would notice.
     pub(crate) fn value(&self, key: &[u8], now: Time) -> Option<&[u8]> {
         let database = if self.in_database { DATABASE as usize } else { 0 };
         self.store.string(database, key, self.clock(now))
     }
 
-    /// Whether a key exists, without a lookup that the server would notice.
+    /// Returns true if a key exists, without a lookup that the server would notice.
     pub(crate) fn holds(&self, key: &[u8], now: Time) -> bool {
         let database = if self.in_database { DATABASE as usize } else { 0 };
         self.store.holds(database, key, self.clock(now))
     }
 
-    /// Who has a key: one that is closed, or whose holders' time is over, is kept for those who wait. In the class `Waiting` a set
-    /// is of those who share.
+    /// Returns how a key is held. A closed key, or one whose holders have expired, is kept for the
+    /// queue. In the class `Waiting` a set belongs to readers.
     pub(crate) fn taken(&mut self, key: &[u8], now: Time) -> Taken {
         let database = if self.in_database { DATABASE as usize } else { 0 };
         let clock = self.clock(now);
@@ -274,24 +275,24 @@ impl Node {
         if is_there && !self.owners(key, now).is_empty() { Taken::Shared } else { Taken::Not }
     }
 
-    /// Whether a key is kept for those who wait in the queue, and nobody stands there.
+    /// Returns true if a key is closed and its queue is empty.
     pub(crate) fn is_closed(&mut self, key: &[u8], now: Time) -> bool {
         self.has_closed(key, now) && !self.has_queue(key, now)
     }
 
-    /// Whether a key is kept for those who wait in the queue.
+    /// Returns true if a key is closed.
     pub(crate) fn has_closed(&self, key: &[u8], now: Time) -> bool {
         let database = if self.in_database { DATABASE as usize } else { 0 };
         self.store.string(database, key, self.clock(now)) == Some(b"\nredbolt")
     }
 
-    /// The tickets of a queue, in order.
+    /// Returns the tickets of a queue, in order.
     pub(crate) fn tickets(&mut self, queue: &[u8], now: Time) -> Vec<Vec<u8>> {
         let reply = self.observe(&[b"ZRANGE", queue, b"0", b"-1", b"WITHSCORES"], now);
         bulks(reply).step_by(2).map(<[u8]>::to_vec).collect()
     }
 
-    /// Who is called, and since when on the node's clock, in ms.
+    /// Returns the called ticket, and since when on the node's clock, in ms.
     pub(crate) fn called(&mut self, call: &[u8], now: Time) -> Option<(u64, Vec<u8>)> {
         let reply = self.observe(&[b"GET", call], now);
         let value = bulks(reply).next()?;
@@ -299,27 +300,28 @@ impl Node {
         Some((decimal(&value[..at])?, value[at + 1..].to_vec()))
     }
 
-    /// Whether a ticket has not expired, by the node's clock.
+    /// Returns true if a ticket has not expired, by the node's clock.
     pub(crate) fn is_in_time(&mut self, ends: &[u8], ticket: &[u8], now: Time) -> bool {
         let clock = self.clock(now).micros() / 1_000;
         let reply = self.observe(&[b"ZSCORE", ends, ticket], now);
         bulks(reply).next().and_then(decimal).is_some_and(|ends| ends > clock)
     }
 
-    /// Whether anybody has a ticket.
+    /// Returns true if there is any ticket.
     pub(crate) fn has_queue(&mut self, key: &[u8], now: Time) -> bool {
         let queue = [&b"redbolt:line:"[..], key].concat();
         self.holds(&queue, now)
     }
 
-    /// The number under a key; 0 if there is none.
+    /// Returns the number under a key; 0 if there is none.
     pub(crate) fn number(&mut self, key: &[u8], now: Time) -> u64 {
         let reply = std::str::from_utf8(self.observe(&[b"GET", key], now)).unwrap_or_default();
         let digits = reply.split("\r\n").nth(1).unwrap_or_default();
         digits.parse().unwrap_or_default()
     }
 
-    /// The first halves of the tokens of those who hold a key, alone or together, and whose time is not over.
+    /// Returns the first halves of the tokens that hold a key, exclusively or shared, and have not
+    /// expired.
     pub(crate) fn owners(&mut self, key: &[u8], now: Time) -> Vec<u128> {
         let now_ms = self.clock(now).micros() / 1_000;
         let reply = self.observe(&[b"GET", key], now);
@@ -334,7 +336,7 @@ impl Node {
         }
         let ends = [&b"redbolt:until:"[..], key].concat();
         let is_hash = self.observe(&[b"TYPE", key], now) == b"+hash\r\n";
-        // The holders of permits end each at a time of its own, and another library's with the key.
+        // Each permit ends at its own time, and another library's holders with the key.
         let fields = self.observe(&[b"HKEYS", key], now);
         if is_hash && !bulks(fields).any(|field| field == b"redbolt") {
             return bulks(fields).filter_map(tag).collect();
@@ -348,7 +350,7 @@ impl Node {
 }
 
 impl Node {
-    /// Whether a token has this permit, and its time is not over.
+    /// Returns true if a token has this permit and has not expired.
     pub(crate) fn has_permit(&mut self, key: &[u8], slot: u16, of: u128, now: Time) -> bool {
         let reply = self.observe(&[b"HGET", key, slot.to_string().as_bytes()], now);
         let has_it = bulks(reply).filter_map(tag).any(|tag| tag == of);
@@ -356,12 +358,13 @@ impl Node {
     }
 }
 
-/// The replication id of a node that was promoted so often. It means something together with the run only.
+/// Returns the replication ID after this many promotions. It is meaningful only together with the
+/// run.
 fn history(promotions: usize) -> String {
     format!("{promotions:040}")
 }
 
-/// As what somebody has a key.
+/// The way in which a key is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Not,
@@ -369,12 +372,12 @@ pub(crate) enum Taken {
     Shared,
 }
 
-/// How long the owner of a ticket has to take its turn, as its name says.
+/// Returns the time that the owner of a ticket has to take its turn, from the ticket's name.
 pub(crate) fn grace_ms(ticket: &[u8]) -> u64 {
     ticket.split(|&byte| byte == b':').nth(1).and_then(decimal).unwrap_or_default()
 }
 
-/// The bulk strings of a reply, which hold no line breaks here.
+/// Returns the bulk strings of a reply, which hold no line breaks here.
 fn bulks(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
     let lines =
         reply.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
@@ -386,7 +389,7 @@ fn bulks(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Whether a string is none of a holder whose time is not over.
+/// Returns true if a string belongs to no holder that has not expired.
 fn is_free_in_queue(value: &[u8], now_ms: u64) -> bool {
     let mark = value.iter().position(|&byte| byte == b'\n').map(|at| &value[at + 1..]);
     mark.is_some_and(|mark| decimal(mark).is_none_or(|ends| ends <= now_ms))
@@ -396,7 +399,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The first half of a token, which identifies its attempt.
+/// Returns the first half of a token, which identifies its attempt.
 #[inline]
 pub(crate) fn tag(token: &[u8]) -> Option<u128> {
     let marks: [&[u8]; 3] = [b"r:", b"s:", b"w:"];

@@ -10,7 +10,7 @@ use crate::coverage::Phase;
 use crate::plan::{MAX_NODES, MS};
 
 impl World {
-    /// The indices of all links of a client.
+    /// Returns the indices of all links of a client.
     pub(super) fn slots(&self) -> impl Iterator<Item = usize> + use<> {
         (0..self.plan.nodes).chain(MAX_NODES..MAX_NODES + self.plan.nodes)
     }
@@ -47,7 +47,7 @@ impl World {
         self.send(at, false);
     }
 
-    /// A server expires keys, as long as any client is to be notified.
+    /// Expires keys on a server, as long as any client is to be notified.
     pub(super) fn expire(&mut self, node: usize) {
         let clock = self.nodes[node].clock(self.now);
         let it = &mut self.nodes[node];
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// The phase that an open push link puts a client in.
+    /// Returns the phase of a client with an open push link.
     pub(super) fn push_phase(&self, client: usize, slot: usize) -> Phase {
         let core = &self.clients[client].core;
         match core.push_state(self.links[slot].node()) {
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Notes when a node begins to notify.
+    /// Records when a node begins to notify.
     pub(super) fn notice_pushes(&mut self, client: usize) {
         let core = &self.clients[client].core;
         let reports = |&node: &usize| core.push_state(self.links[node].node()) == PushState::Active;

@@ -1,4 +1,4 @@
-//! The events to come, in virtual time. Events at the same instant happen in the order in which
+//! The queue of events in virtual time. Events at the same instant happen in the order in which
 //! they were pushed.
 
 use std::cmp::Ordering;
@@ -17,7 +17,7 @@ pub(crate) enum Event {
     Fault(u16),
     /// A fault that lasts ends.
     FaultEnds(u16),
-    /// A server sees a new connection.
+    /// A server accepts a new connection.
     Connect(u32),
     /// Bytes reach a server.
     Up(u32),
@@ -25,9 +25,9 @@ pub(crate) enum Event {
     Down(u32),
     /// A client's socket becomes writable again.
     Writable(u32),
-    /// A client learns that a connection has ended.
+    /// A client notices that a connection has ended.
     Eof(u32),
-    /// A client learns that a connection was reset.
+    /// A client notices that a connection was reset.
     Reset(u32),
     /// A core's timer.
     Timer(u16),
@@ -60,29 +60,30 @@ pub(crate) enum Step {
     /// Takes the lock in the other mode.
     ChangeMode,
     Release,
-    /// Releases, whatever the outcome was.
+    /// Releases, with or without the lock.
     Cancel,
-    /// The same, after the faults.
+    /// Releases, after the faults have ended.
     LetGo,
     /// Checks the lease just before it ends.
     Last,
-    /// The lock is detached from its client.
+    /// Detaches the lock from its client.
     Detach,
-    /// A client attaches it.
+    /// Attaches it to a client.
     Attach,
 }
 
 /// A member's next step, at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
-    /// SETNX, and GET if there is something.
+    /// Sends SETNX, and GET if there is a value.
     Ask(u8),
-    /// GETSET, because a second was over.
+    /// Sends GETSET, because a second has passed.
     TakeOver(u8),
     Release,
 }
 
-/// The earliest entry is the greatest, because `BinaryHeap` pops the greatest.
+/// An event with its time. The earliest entry is the greatest, because `BinaryHeap` pops the
+/// greatest.
 #[derive(PartialEq, Eq)]
 struct Entry {
     at: Time,
@@ -117,7 +118,7 @@ impl Queue {
         (self.seq, self.now) = (0, 0);
     }
 
-    /// An event in the past happens now.
+    /// Schedules an event. One in the past happens now.
     #[inline]
     pub(crate) fn push(&mut self, at: Time, event: Event) {
         self.seq += 1;

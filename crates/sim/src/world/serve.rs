@@ -1,5 +1,5 @@
-//! The servers' side of the wires: accepting connections, running requests, and recording the
-//! meaning of replies.
+//! The servers' side of the wires: accepts connections, runs requests, and records the meaning of
+//! replies.
 
 use std::mem;
 
@@ -24,7 +24,7 @@ use crate::patience::keys_of;
 use crate::plan::{KEYS, MAX_NODES, MS};
 
 impl World {
-    /// A server sees a new connection.
+    /// Accepts a new connection on a server.
     pub(super) fn connect(&mut self, at: usize) {
         let Wire { client, slot, node, client_alive, .. } = self.wires[at];
         if !client_alive || !self.wait_for(client, Event::Connect(at as u32)) {
@@ -55,7 +55,7 @@ impl World {
         self.reached(client, if is_push { Phase::Subscribing } else { Phase::Handshaking });
     }
 
-    /// Some errors are sent on accept, before the connection is closed.
+    /// Sends an error on accept, before the connection is closed.
     fn turn_away(&mut self, at: usize) {
         let Wire { client, node, .. } = self.wires[at];
         let (error, until) = self.nodes[node].errors;
@@ -73,14 +73,14 @@ impl World {
         self.finish(at);
     }
 
-    /// The server closes a connection after its pending answers.
+    /// Closes a connection after the server's pending replies.
     pub(super) fn finish(&mut self, at: usize) {
         self.forget(at);
         let eof = self.wires[at].down.last_at().max(self.now + 1);
         self.queue.push(eof, Event::Eof(at as u32));
     }
 
-    /// The server's end of a connection is gone, with everything unread.
+    /// Closes the server's end of a connection, and loses everything unread.
     pub(super) fn forget(&mut self, at: usize) {
         let wire = &mut self.wires[at];
         if let Some(conn) = wire.conn.filter(|_| wire.server_alive) {
@@ -90,7 +90,7 @@ impl World {
         wire.up.lose();
     }
 
-    /// A server runs the requests that have arrived.
+    /// Runs the requests that have arrived at a server.
     pub(super) fn serve(&mut self, at: usize) {
         let Wire { client, node, server_alive, .. } = self.wires[at];
         if !server_alive {
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// A node in quarantine gives no slot to who wants a certain one, either.
+    /// Checks that a node in quarantine does not grant a move either.
     fn moves_where_it_votes(
         &mut self,
         at: usize,
@@ -229,7 +229,7 @@ impl World {
         }
     }
 
-    /// I4: a node raises its counter for who holds the lock there, and for nobody else.
+    /// Checks I4: a node raises its counter only for a holder of the lock there.
     fn raises_for_its_holder(
         &mut self,
         at: usize,
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// The attempt that a request belongs to. A lock request may begin a new one.
+    /// Returns the attempt that a request belongs to. A lock request may begin a new one.
     fn attempt(&mut self, client: usize, request: &Command<'_>, words: &[&[u8]]) -> Option<u16> {
         let tag = tag(request.token)?;
         let known = self.attempts.iter().rposition(|attempt| attempt.tag == tag);
@@ -289,7 +289,7 @@ impl World {
         Some(self.attempts.len() as u16 - 1)
     }
 
-    /// I8: no extension of a lock may be written behind its release.
+    /// Checks I8: no extension of a lock may be written behind its release.
     fn extension_is_due(&mut self, at: usize, offset: usize, attempt: Option<u16>) {
         let Some(attempt) = attempt else { return };
         let job = usize::from(self.attempts[usize::from(attempt)].job);
@@ -344,7 +344,7 @@ impl World {
         true
     }
 
-    /// The error for a client that may not subscribe or track.
+    /// Returns the error for a client that may not subscribe or track.
     fn forbidden(&self, node: usize, kind: Kind) -> Option<&'static [u8]> {
         let node = &self.nodes[node];
         match kind {
@@ -356,7 +356,7 @@ impl World {
         }
     }
 
-    /// The meaning of a reply for the client that will read it.
+    /// Returns the meaning of a reply for the client that will read it.
     fn meaning(&mut self, at: usize, attempt: u16, request: &Command<'_>, reply: &[u8]) -> Says {
         let Wire { node, client_alive, .. } = self.wires[at];
         let until = self.now.saturating_add(request.number.saturating_mul(MS));
@@ -389,7 +389,7 @@ impl World {
                 Says::Other
             }
             Kind::Ask | Kind::Move if is_denial(reply) => Says::Denied,
-            // An error that is not known may hide that it ran.
+            // An unknown error may hide that the request ran.
             Kind::Ask | Kind::Move if reply.starts_with(b"-") => {
                 self.attempts[usize::from(attempt)].has_ghosts[node] |= is_ghost;
                 Says::Other
@@ -399,13 +399,14 @@ impl World {
             Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number, until },
             Kind::WriteBack if reply == b":1\r\n" => Says::Raised { counter: request.number },
             Kind::Undo if reply.starts_with(b":") => Says::Undone,
-            // Any other answer does not say that nothing is left.
+            // Any other reply does not confirm that nothing is left.
             Kind::Delete if reply == b":1\r\n" => Says::Undone,
             _ => Says::Other,
         }
     }
 
-    /// A grant counts only with the restart-guard check behind it. This is that check's reply.
+    /// Reads the reply of the restart-guard check behind a grant, without which the grant does not
+    /// count.
     fn restart_guard_reply(&mut self, at: usize, reply: &[u8]) -> Option<(u16, Says)> {
         let pending = self.wires[at].pending.take()?;
         let votes = reply.first() == Some(&b':')
@@ -414,10 +415,10 @@ impl World {
         votes.then_some(pending)
     }
 
-    /// A client may have only its own connections killed.
+    /// Checks that a client has only its own connections killed.
     pub(crate) fn killed(&mut self, node: usize, client: usize) {
         while let Some(conn) = self.nodes[node].store.poll_close() {
-            // An operator who changes the limits disconnects everybody, including the simulator's
+            // An operator who changes the limits disconnects all clients, including the simulator's
             // observer.
             let is_operator = client >= self.plan.clients.len();
             if is_operator && self.nodes[node].reconnect(conn, self.now) {
@@ -443,28 +444,28 @@ impl World {
         self.nodes[node].observe(&[b"FLUSHALL"], self.now);
     }
 
-    /// Whether clients check restart guards.
+    /// Returns true if clients check restart guards.
     fn is_guarded(&self) -> bool {
         self.plan.setup.restart_guard
     }
 }
 
-/// Whether an ask was answered with a no.
+/// Returns true if a lock request was denied.
 fn is_denial(reply: &[u8]) -> bool {
     reply == b"$-1\r\n" || reply.starts_with(b":") || reply.starts_with(b"+WAIT ")
 }
 
-/// The counter of a grant in the queue, behind the stamp of its ticket; 0 if there is none.
+/// Returns the counter of a grant in the queue, behind the stamp of its ticket; 0 if there is none.
 fn counter_in_queue(reply: &[u8]) -> u64 {
     words_of(reply).get(1).map_or(0, |word| number(word))
 }
 
-/// What stands behind the `OK` of a grant.
+/// Returns the words behind the `OK` of a grant.
 fn words_of(reply: &[u8]) -> Vec<&[u8]> {
     reply[4..reply.len() - 2].split(|&byte| byte == b' ').collect()
 }
 
-/// The slot of a grant, and its counter.
+/// Returns the slot of a grant, and its counter.
 fn permit(words: &[&[u8]]) -> (u16, u64) {
     let counter = match words {
         [_, counter] | [_, _, _, counter] => number(counter),
@@ -473,7 +474,7 @@ fn permit(words: &[&[u8]]) -> (u16, u64) {
     (number(words[0]) as u16, counter)
 }
 
-/// The kind of a request, as a number for the trace.
+/// Returns the kind of a request, as a number for the trace.
 fn number_of(request: &Command<'_>) -> u64 {
     match request.kind {
         Kind::Ask => u64::from(request.script.is_some()),
@@ -495,10 +496,10 @@ fn number_of(request: &Command<'_>) -> u64 {
     }
 }
 
-/// Every other request is a part of a handshake.
+/// The number of all requests that are part of a handshake.
 const HANDSHAKE: u64 = 4;
 
-/// Whether a server could answer this request with such an error.
+/// Returns true if a server could answer this request with such an error.
 fn fits(fits: Fits, request: &Command<'_>) -> bool {
     match fits {
         Fits::Any | Fits::Unknown => true,
@@ -523,11 +524,11 @@ fn fits(fits: Fits, request: &Command<'_>) -> bool {
     }
 }
 
-/// What a replica answers to writes, in the list of errors.
+/// The index of a replica's reply to writes, in the list of errors.
 const READONLY: u8 = 6;
 
-/// A server repeats the arguments of a command that it does not know, up to a length; an unknown
-/// error may do the same.
+/// Repeats the arguments, as a server does for a command that it does not know, up to a length; an
+/// unknown error may do the same.
 fn repeat(words: &[&[u8]], out: &mut Vec<u8>) {
     if !out.ends_with(b"with args beginning with:") && !out.ends_with(b"something new") {
         return;
@@ -541,7 +542,7 @@ fn repeat(words: &[&[u8]], out: &mut Vec<u8>) {
     out.truncate(end);
 }
 
-/// As Redis 7.0 words it.
+/// The errors in the wording of Redis 7.0.
 const NO_CHANNEL: &[u8] =
     b"-NOPERM this user has no permissions to access one of the channels used as arguments\r\n";
 const NO_TRACKING: &[u8] =

@@ -1,8 +1,6 @@
 //! One connection, from a client's socket to a server's: a stream of bytes in each direction, cut
-//! and delayed anywhere.
-//!
-//! Each end lives and dies on its own. A wire whose client end is gone is a ghost: the server may
-//! still run what was written to it.
+//! and delayed anywhere. Each end is closed separately. A wire whose client end is closed is a
+//! ghost: the server may still run what was written to it.
 
 use std::collections::VecDeque;
 
@@ -18,7 +16,7 @@ pub(crate) struct Wire {
     /// The index of its link at the client. For a command link this is also the client's number of
     /// the node.
     pub(crate) slot: usize,
-    /// The server that the wire really leads to.
+    /// The server to which the wire really leads.
     pub(crate) node: usize,
     /// The server's connection, once accepted.
     pub(crate) conn: Option<ConnId>,
@@ -31,22 +29,23 @@ pub(crate) struct Wire {
     pub(crate) lost: bool,
     /// A middlebox has dropped its state for this connection, and sends no RST either.
     pub(crate) mute: bool,
-    /// Bytes were written after that, and nobody acknowledged them.
+    /// Bytes were written after that, and not acknowledged.
     pub(crate) unacknowledged: bool,
     pub(crate) up: Stream,
     pub(crate) down: Stream,
     /// The meaning of the replies in `down`, by the offset at which each ends.
     pub(crate) tags: VecDeque<Tag>,
-    /// How many requests the server has read.
+    /// The number of requests that the server has read.
     pub(crate) asked: u32,
     pub(crate) answered: u32,
     /// A SET that was just granted here counts only with the restart-guard check that follows it.
     pub(crate) pending: Option<(u16, Says)>,
-    /// Attempts whose grants the client has read, and no proof behind them: some may count only then.
+    /// Attempts whose grants the client has read without the proof behind them: some may count only
+    /// then.
     pub(crate) unproven: Vec<u16>,
-    /// This many of the server's messages will be lost.
+    /// The number of the server's messages that will be lost.
     pub(crate) drops: u64,
-    /// Garbage was injected, so the client is right to hang up.
+    /// Garbage was injected, so the client is right to close the link.
     pub(crate) poisoned: bool,
     pub(crate) random: Random,
 }
@@ -61,7 +60,7 @@ pub(crate) struct Tag {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Says {
-    /// A request was granted on this server, and the key lives until then at most.
+    /// A request was granted on this server; `until` is the latest end of the key.
     Granted {
         /// The number of a permit; [`NO_SLOT`] of other locks.
         slot: u16,
@@ -72,7 +71,7 @@ pub(crate) enum Says {
     Raised {
         counter: u64,
     },
-    /// An extension of `ttl` ms succeeded, and the key lives until then at most.
+    /// An extension of `ttl` ms succeeded; `until` is the latest end of the key.
     Extended {
         ttl: u64,
         until: Time,
@@ -86,7 +85,7 @@ pub(crate) enum Says {
     /// The handshake selected the client's database.
     LetIn,
     Undone,
-    /// The node tells whether it is the master that it was.
+    /// The node reports whether it is still the same master.
     Proven,
     /// Any other reply.
     Other,
@@ -136,12 +135,13 @@ impl Wire {
         self.random = random;
     }
 
-    /// The server's machine is back, and answers data for unknown connections with RST.
+    /// Notifies the client that the server's machine is back and answers data for unknown
+    /// connections with RST.
     pub(crate) fn is_notified_of_its_end(&self) -> bool {
         self.lost && !self.mute && self.unacknowledged && self.client_alive
     }
 
-    /// Whether the client end is a push link.
+    /// Returns true if the client end is a push link.
     pub(crate) fn is_push(&self) -> bool {
         self.slot >= MAX_NODES
     }
@@ -155,11 +155,11 @@ impl Wire {
 #[derive(Default)]
 pub(crate) struct Stream {
     pub(crate) bytes: Vec<u8>,
-    /// How many bytes have been sent.
+    /// The number of bytes sent.
     pub(crate) sent: usize,
-    /// How many bytes have been read.
+    /// The number of bytes read.
     pub(crate) read: usize,
-    /// How many bytes have arrived.
+    /// The number of bytes that have arrived.
     pub(crate) arrived: usize,
     /// The pieces in flight: arrival time, and end offset.
     pieces: VecDeque<(Time, usize)>,
@@ -179,7 +179,7 @@ impl Stream {
         self.pieces.clear();
     }
 
-    /// The end offset of the last piece.
+    /// Returns the end offset of the last piece.
     pub(crate) fn last_end(&self) -> usize {
         self.pieces.back().map_or(self.arrived, |&(_, end)| end)
     }
@@ -231,7 +231,7 @@ impl Stream {
         self.pieces.iter().map(|&(at, _)| at)
     }
 
-    /// Of the bytes in flight, only the first `bytes` will arrive.
+    /// Cuts the stream: of the bytes in flight, only the first `bytes` will arrive.
     pub(crate) fn cut(&mut self, bytes: usize) {
         let end = (self.read + bytes).min(self.bytes.len());
         self.bytes.truncate(end.max(self.arrived));
