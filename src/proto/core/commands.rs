@@ -52,9 +52,9 @@ impl Core {
 
     /// Releases a lock, or cancels its acquisition. An unknown id is ignored.
     ///
-    /// The outcome is [`Released`]; [`Refused`] with [`Cancelled`] if it was not granted yet; [`Lost`] if its validity
-    /// ended before; none if its end was reported already. In every case the undo reaches each node that may keep a key
-    /// for it.
+    /// The outcome is [`Released`]; [`Refused`] with [`Cancelled`] if it was not granted yet;
+    /// [`Lost`] if its validity ended before; none if its end was reported already. In every case
+    /// each node that may keep a key for the lock is sent an undo.
     ///
     /// [`Released`]: crate::proto::Event::Released
     /// [`Refused`]: crate::proto::Event::Refused
@@ -188,8 +188,7 @@ impl Core {
         let checked = self.check_downgrade(id, now);
         self.run(now);
         checked?;
-        // The new claim lasts as long as this one; the claim that an upgraded lock has kept may
-        // not.
+        // The new claim lasts as long as this one; the claim kept by an upgraded lock may not.
         self.drop_companion(id, now);
         self.run(now);
         let begun = self.begin_downgrade(id, now);
@@ -258,7 +257,8 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// The name of the resource is empty, too long, that of the restart guard's key, or of a fencing counter.
+    /// The name of the resource is empty, too long, that of the restart guard's key, or of a
+    /// fencing counter.
     pub fn observe(
         &mut self,
         resource: &[u8],

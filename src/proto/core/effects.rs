@@ -67,18 +67,17 @@ pub(super) enum LockEffect {
     ChannelLostAt(NodeId),
     CompanionExpired,
     CompanionGranted,
-    /// The lock is shared from now on. The flag: its caller waits for an extension that this
-    /// covers.
+    /// The lock is shared now. The flag: its caller waits for an extension that this covers.
     Downgraded(bool),
     Extended,
     /// Count this vote of a node in the present extension.
     ExtensionVote(NodeId, Vote),
-    /// This node has reported a change of a key that it waits for, or no longer reports changes.
+    /// This node has reported a change for the lock, or no longer reports changes.
     WakeBy(NodeId),
     /// Leave the queues after a loss.
     LeaveQueues,
     Lost(LossCause),
-    /// Read the key that it waits for: it may have changed before this node began to report changes.
+    /// Read its key again, which may have changed before this node reported changes.
     ReadKeyAt(NodeId),
     /// Count the votes again.
     Recount,
@@ -143,8 +142,8 @@ pub(super) enum NodeEffect {
     Unanswered(Pending, bool),
 }
 
-/// The queue of effects. Those of a transition are applied in order, before the earlier ones: as if
-/// it had called them at its end, but without recursion.
+/// The queue of effects. Those of a transition are applied in order, before the earlier ones, as if
+/// it had called them at its end.
 #[derive(Debug)]
 pub(super) struct Effects {
     /// A stack, except for the effects of the present transition.

@@ -244,7 +244,8 @@ impl Core {
         self.node(node).state(self.common.suspected.contains(node))
     }
 
-    /// Returns why the last link to a node that is not ready ended, if one did since it was ready.
+    /// Returns why the last link to a node that is being connected to ended, if one did since it
+    /// was ready.
     pub(crate) fn failed_before(&self, node: NodeId) -> Option<Cause> {
         let link = &self.nodes[node.index()].link;
         (!link.has_not_failed()).then(|| link.cause())
@@ -296,7 +297,7 @@ impl Core {
         self.nodes.iter_mut().for_each(|node| node.open_if_down(&mut env!(self, now)));
     }
 
-    /// Opens a command link that is down, ahead of its backoff: its address may have changed.
+    /// Opens a command link that is down, ahead of its backoff, because it leads elsewhere now.
     pub fn open_now(&mut self, link: LinkId, now: ClockReading) {
         let now = self.clamp(now);
         if !link.is_push() {

@@ -252,7 +252,8 @@ impl Core {
     fn lock_granted(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         if let Some(holder) = active.mode_change.holder() {
-            // A companion must not prolong a lock whose lease has expired: the loss is applied first.
+            // The loss is applied first: a companion must not prolong a lock whose lease has
+            // expired.
             self.lease_due(holder, now);
             return self.common.effects.of_lock(id, LockEffect::CompanionGranted);
         }

@@ -29,7 +29,7 @@ pub(crate) type Settled = Option<(Vote, Option<LockId>)>;
 impl ClaimAtWork<'_> {
     /// Undoes the claim on every node that may have seen it. Returns the nodes that owe a
     /// confirmation. A caller that leaves could not send the script after a server's own command
-    /// has found nothing, so it sends the script at once.
+    /// has found nothing, so the script is sent at once.
     fn undo(&mut self, caller_leaves: bool) -> NodeSet {
         // A request that is sent behind the undo would bring back what was undone.
         self.claim.unqueue_all();

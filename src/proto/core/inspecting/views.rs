@@ -136,7 +136,8 @@ impl Views {
 }
 
 impl Core {
-    /// Asks all nodes who holds `resource`. The outcome is [`Event::Viewed`](crate::proto::Event::Viewed).
+    /// Asks all nodes for the holders of `resource`. The outcome is
+    /// [`Event::Viewed`](crate::proto::Event::Viewed).
     ///
     /// # Errors
     ///
