@@ -1,7 +1,7 @@
 //! The environment of a node's transition: configuration, time, random spans, and outputs.
 //!
 //! Invariant: it holds no collection, so a transition of one node cannot reach another node, a lock
-//! or a claim. What follows there is returned, or queued as an effect.
+//! or a claim. Effects on these are returned or queued.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
