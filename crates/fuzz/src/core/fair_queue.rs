@@ -17,6 +17,8 @@ pub(super) struct Stand<'w> {
     /// T; 0 before it is known.
     pub(super) stamp: u64,
     pub(super) grace: u64,
+    /// The turn of the world.
+    pub(super) turn: u64,
 }
 
 /// All tickets of one lock. It waits in the queue with the newest.
@@ -38,7 +40,8 @@ pub(super) struct Ticket {
     replied: Vec<(usize, u64)>,
     /// Once a quorum knows the place, the last attempt of before, and the stamp that is sent from then on; 0 before the next attempt.
     agreed: Option<(usize, u64)>,
-    pub(super) is_left: bool,
+    /// The turn of the world in which it left.
+    left_in: Option<u64>,
     nodes: Vec<Spot>,
 }
 
@@ -81,8 +84,7 @@ impl FairQueue {
     /// The lock leaves with a ticket, of which nothing was seen if its asks were taken back at once. Which one that is.
     pub(super) fn leaves(
         &mut self,
-        name: &[u8],
-        grace: u64,
+        (name, grace, turn): (&[u8], u64, u64),
         attempt: usize,
         quorum: usize,
         may_rejoin: bool,
@@ -95,7 +97,7 @@ impl FairQueue {
             self.begins(attempt, name, grace, quorum, may_begin);
             self.tickets.len() - 1
         });
-        self.tickets[at].leaves(grace);
+        self.tickets[at].leaves(grace, turn);
         at
     }
 
@@ -106,16 +108,16 @@ impl FairQueue {
     }
 
     /// It waits: it has been refused before, has not left unless a node failed, and its place is one.
-    pub(super) fn check(&mut self, id: LockId, core: &Core, may_leave: bool) {
+    pub(super) fn check(&mut self, id: LockId, core: &Core, may_leave: bool, turn: u64) {
         let quorum = core.config().quorum();
         let Some(newest) = self.tickets.last() else { return };
         // A lock that leaves says so only to nodes that its asks have reached. One that joins again does so at another place.
         if newest.agreed.is_some() && !core.has_place(id) {
-            self.tickets.iter_mut().for_each(|ticket| ticket.is_left = true);
+            self.tickets.iter_mut().for_each(|ticket| ticket.left_in = Some(turn));
         }
         let Some(newest) = self.tickets.last_mut() else { return };
         assert!(core.decided_votes(id).is_some(), "in the queue before it was refused");
-        assert!(may_leave || !newest.is_left, "it has left the queue, and waits");
+        assert!(may_leave || newest.left_in.is_none(), "it has left the queue, and waits");
         assert!(may_leave || !self.is_passed_over, "a lock in the queue asks alone");
         if core.has_place(id) && newest.agreed.is_none() {
             assert!(newest.is_known_to(quorum), "a place that no quorum knows");
@@ -126,7 +128,7 @@ impl FairQueue {
     /// The tickets of a lock that is decided, or that has left before.
     pub(super) fn over(&self, is_decided: bool) -> impl Iterator<Item = (usize, &Ticket)> {
         let tickets = self.tickets.iter().enumerate();
-        tickets.filter(move |(_, ticket)| is_decided || ticket.is_left)
+        tickets.filter(move |(_, ticket)| is_decided || ticket.left_in.is_some())
     }
 }
 
@@ -139,14 +141,14 @@ impl Ticket {
             attempts: (attempt, attempt),
             replied: Vec::new(),
             agreed: None,
-            is_left: false,
+            left_in: None,
             nodes: vec![Spot::default(); MOST_NODES],
         }
     }
 
     /// Whether its owner may take another ticket with this grace, at the same place.
     fn may_be_replaced(&self, grace: u64, quorum: usize) -> bool {
-        !self.is_left && self.grace != grace && self.is_known_to(quorum)
+        self.left_in.is_none() && self.grace != grace && self.is_known_to(quorum)
     }
 
     /// The ticket that takes its place.
@@ -158,7 +160,9 @@ impl Ticket {
 
     /// T is one that nodes have said, once a quorum has said any; it never gets less, and is the same once the place is known.
     fn asks(&mut self, attempt: usize, of: Stand<'_>, quorum: usize) {
-        assert!(!self.is_left, "an ask with a ticket that has left");
+        // One call can make an attempt and end it. What it wrote is read link by link.
+        let may_ask = self.left_in.is_none_or(|turn| turn == of.turn);
+        assert!(may_ask, "an ask with a ticket that has left");
         assert_eq!(self.grace, of.grace, "the grace of a ticket");
         assert!((20..=6_000).contains(&of.grace), "a grace of {} ms", of.grace);
         if of.stamp != self.stamp {
@@ -200,9 +204,9 @@ impl Ticket {
         }
     }
 
-    fn leaves(&mut self, grace: u64) {
+    fn leaves(&mut self, grace: u64, turn: u64) {
         assert_eq!(self.grace, grace, "the grace of a ticket that leaves");
-        self.is_left = true;
+        self.left_in.get_or_insert(turn);
     }
 
     /// The core has an ask with it for this node.

@@ -32,6 +32,8 @@ pub(super) struct Ledger {
     live: Vec<usize>,
     /// The time that the core has seen.
     pub(super) now: ClockReading,
+    /// The number of times that the outputs of the core were read.
+    pub(super) turn: u64,
     nodes: usize,
     quorum: usize,
     /// The wall clock was set: a lease then ends by whichever of its clocks says so first.
@@ -133,6 +135,7 @@ pub(super) enum Phase {
 impl Ledger {
     pub(super) fn new(nodes: usize, quorum: usize) -> Self {
         Self {
+            turn: 0,
             locks: Vec::new(),
             live: Vec::new(),
             now: ClockReading::default(),
@@ -499,7 +502,8 @@ impl Ledger {
         let at = place(&[key]);
         self.check_ticket(at, name);
         let (quorum, lock) = (self.quorum, &mut self.locks[at]);
-        (at, lock.queue.leaves(name, grace, lock.tokens.len(), quorum, self.queue_failed))
+        let leaves = (name, grace, self.turn);
+        (at, lock.queue.leaves(leaves, lock.tokens.len(), quorum, self.queue_failed))
     }
 
     pub(super) fn leave_answered(
@@ -914,7 +918,7 @@ impl Ledger {
 /// Invariants at all times.
 impl Ledger {
     pub(super) fn check(&mut self, core: &Core) {
-        let Self { locks, live, wall_was_set, queue_failed, .. } = self;
+        let Self { locks, live, wall_was_set, queue_failed, turn, .. } = self;
         let now = self.now;
         live.retain(|&at| {
             let lock = &mut locks[at];
@@ -946,7 +950,7 @@ impl Ledger {
                 );
             }
             if lock.phase == Phase::Asking {
-                lock.queue.check(lock.id, core, *queue_failed);
+                lock.queue.check(lock.id, core, *queue_failed, *turn);
             }
             let is_untold = lock.change.as_ref().is_some_and(|it| it.refused.is_some());
             assert!(!is_untold, "a second claim asks before the first one was refused");

@@ -546,7 +546,8 @@ impl Wire {
         };
         let node = self.place.node;
         let (lock, attempt) = ledger.asks(&[key], self.random_of(token), integer(ttl), proposed);
-        let stand = Stand { name, stamp: integer(stamp), grace: integer(grace) };
+        let (stamp, grace) = (integer(stamp), integer(grace));
+        let stand = Stand { name, stamp, grace, turn: ledger.turn };
         let ticket = ledger.stands((lock, attempt), node, stand);
         let stamp = if stand.stamp > 0 { stand.stamp } else { integer(proposal) + node as u64 % 2 };
         Request::Ask { lock, attempt, kind: Kind::InQueue { ticket, of_permit, stamp, proposed } }

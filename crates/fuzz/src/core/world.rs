@@ -475,6 +475,7 @@ impl World {
 impl World {
     /// Takes every output of the core and checks it.
     pub(super) fn settle(&mut self) {
+        self.ledger.turn += 1;
         self.link_ops();
         for wire in &mut self.wires {
             if let Some(link) = wire.link {
