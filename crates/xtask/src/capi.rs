@@ -1,7 +1,8 @@
-//! `cargo xtask capi`: installs the C library, and makes its header.
+//! `cargo xtask capi`: installs the C library, and writes its header.
 //!
-//! What is installed is tried: a program in C and one in C++ is built with it as `pkg-config` says, with each of the two
-//! libraries, and runs; another one of each as CMake does. Not here: the tests of the library itself, see `crates/capi/tests`.
+//! The installed files are tried: a program in C and one in C++ are built with each of the two
+//! libraries as `pkg-config` describes, and run; another one of each as CMake does. The tests of
+//! the library itself are in `crates/capi/tests`.
 
 use std::{
     fs,
@@ -17,14 +18,14 @@ use crate::{
     step::{self, Failure, cargo, root},
 };
 
-/// Makes the committed header anew.
+/// Writes the committed header again.
 pub(crate) fn header() -> Result<(), Failure> {
     let mut make = cargo("test");
     make.args(["--quiet", "--package", "redbolt-capi", "--test", "header"]);
     step::run("capi", make.env("REDBOLT_WRITE_HEADER", "1"))
 }
 
-/// Builds the libraries and installs them with all that belongs to them.
+/// Builds the libraries and installs them with everything that belongs to them.
 pub(crate) fn install(prefix: &Path) -> Result<(), Failure> {
     eprintln!("xtask: building the C library; it takes minutes");
     if !cfg!(target_os = "linux") {
@@ -43,7 +44,7 @@ pub(crate) fn try_install() -> Result<(), Failure> {
 
 fn install_from(built: &Path, prefix: &Path) -> Result<(), Failure> {
     programs::provide_compilers()?;
-    // The file for pkg-config names it.
+    // The file for pkg-config names the prefix, so it must be absolute.
     let prefix = absolute(prefix).map_err(|error| of_file(prefix, &error))?;
     let version = abi_version()?;
     let place = Place::under(&prefix)?;
@@ -60,12 +61,12 @@ fn install_from(built: &Path, prefix: &Path) -> Result<(), Failure> {
 fn build() -> Result<(), Failure> {
     let mut build = cargo("rustc");
     build.args(["--quiet", "--locked", "--package", "redbolt-capi", "--lib"]);
-    // Without the third one, so that they are optimized as wholes.
+    // The crate type `rlib` is left out, so that these libraries are optimized as wholes.
     build.args(["--profile", "dist", "--crate-type", "staticlib,cdylib"]);
     step::run("capi", &mut build)
 }
 
-/// The version of the binary interface, as the header has it.
+/// Returns the version of the binary interface in the header.
 fn abi_version() -> Result<String, Failure> {
     let file = root().join(HOME).join("include/redbolt.h");
     let header = fs::read_to_string(&file).map_err(|error| of_file(&file, &error))?;
@@ -73,7 +74,7 @@ fn abi_version() -> Result<String, Failure> {
     number.map(str::to_owned).ok_or_else(|| Failure("capi: the header has no version".into()))
 }
 
-/// Where it is installed.
+/// The installed folders.
 struct Place {
     prefix: PathBuf,
     include: PathBuf,
@@ -112,8 +113,8 @@ impl Place {
         Ok(())
     }
 
-    /// Builds a program of each language with each library, as a user of CMake would, and runs them. Without cmake the
-    /// files that the package names are looked for instead.
+    /// Builds a program of each language with each library, as a user of CMake would, and runs
+    /// them. Without cmake, it only checks that the files that the package names exist.
     fn try_cmake(&self) -> Result<(), Failure> {
         if Command::new("cmake").arg("--version").output().is_err() {
             return self.has_what_cmake_names();
@@ -124,7 +125,7 @@ impl Place {
             let file = source.join(name);
             fs::write(&file, text).map_err(|error| of_file(&file, &error))?;
         }
-        // A cache of another prefix would find that one.
+        // A cache of another prefix would find that library.
         remove_folder(&build)?;
         let mut configure = Command::new("cmake");
         configure.arg("-S").arg(&source).arg("-B").arg(&build);
@@ -169,7 +170,7 @@ impl Place {
     }
 }
 
-/// The words that `pkg-config` prints: it puts a backslash before each space of a path.
+/// Returns the words that `pkg-config` prints: it puts a backslash before each space of a path.
 fn words(flags: &str) -> Vec<String> {
     let (mut words, mut word, mut is_escaped) = (Vec::new(), String::new(), false);
     for c in flags.chars().chain([' ']) {
@@ -194,7 +195,7 @@ fn remove_folder(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// A new file in the place of an old one, which programs that run keep.
+/// Replaces a file by a new one; running programs keep the old one.
 fn replace(from: &Path, to: &Path) -> Result<(), Failure> {
     remove(to)?;
     copy(from, to)
@@ -217,8 +218,8 @@ fn pkg_config(prefix: &Path) -> String {
     )
 }
 
-/// The package for `find_package(redbolt)`: the targets `redbolt::redbolt` and `redbolt::static`, found from the place of the
-/// file, so that the prefix can be moved.
+/// Returns the package for `find_package(redbolt)`: the targets `redbolt::redbolt` and
+/// `redbolt::static`, with paths relative to the file, so that the prefix can be moved.
 fn cmake_files(abi_version: &str) -> [(&'static str, String); 2] {
     let shared = format!("libredbolt.so.{abi_version}");
     let config =
@@ -229,7 +230,8 @@ fn cmake_files(abi_version: &str) -> [(&'static str, String); 2] {
 
 const HOME: &str = "crates/capi";
 const HEADERS: [&str; 2] = ["redbolt.h", "redbolt.hpp"];
-/// What the static library needs of the system, as rustc says (`--print native-static-libs`).
+/// The system's libraries that the static library needs, as rustc prints them (`--print
+/// native-static-libs`).
 const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 const CMAKE_CONFIG: &str = r#"# find_package(redbolt): redbolt::redbolt is the shared library, redbolt::static the static one.
 get_filename_component(_redbolt_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
@@ -247,7 +249,7 @@ if(NOT TARGET redbolt::redbolt)
 endif()
 unset(_redbolt_prefix)
 "#;
-/// Before 1.0 the second number is the major one.
+/// The file that checks the version. Before 1.0 the second number is the major one.
 const CMAKE_VERSION: &str = r#"set(PACKAGE_VERSION "@VERSION@")
 string(REGEX MATCH "^[0-9]+\.[0-9]+" _redbolt_series "${PACKAGE_VERSION}")
 if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
@@ -271,7 +273,7 @@ foreach(language c cpp)
   target_link_libraries(try-${language}-static PRIVATE redbolt::static)
 endforeach()
 ";
-/// In C and in C++.
+/// A program that is valid in C and in C++.
 const TRY: &str = r"
 #ifdef __cplusplus
 #include <redbolt.hpp>
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_says_its_version() {
+    fn the_header_has_its_version() {
         assert!(abi_version().unwrap().parse::<u32>().is_ok());
     }
 }

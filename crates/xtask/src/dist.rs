@@ -2,7 +2,7 @@
 //! completions.
 //!
 //! The program is static if the standard library for musl is installed. Otherwise it uses this
-//! machine's C library, and the archive's name says so.
+//! machine's C library, and the archive's name shows it.
 
 use std::{
     fs,
@@ -37,7 +37,7 @@ pub(crate) fn build() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The target: this machine, static if possible.
+/// Returns the target: this machine, static if possible.
 fn platform() -> Result<String, Failure> {
     let said = said_by(Command::new(RUSTC).arg("-vV"))?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
@@ -100,7 +100,7 @@ fn said_by(command: &mut Command) -> Result<String, Failure> {
 
 const RUSTC: &str = "rustc";
 
-/// The most bytes of an archive.
+/// The largest size of an archive in bytes.
 const LIMIT: u64 = 4_000_000;
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! The project's own commands: `cargo xtask check`, `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
-//! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`, `cargo xtask models`, `cargo xtask mutants`,
-//! `cargo xtask coupling`, `cargo xtask capi`, `cargo xtask interop`, `cargo xtask servers`; for releases `cargo xtask package`,
-//! `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
+//! The project's own commands: `cargo xtask check`, `cargo xtask test`, `cargo xtask bench`, `cargo
+//! xtask demo`, `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`, `cargo xtask models`,
+//! `cargo xtask mutants`, `cargo xtask coupling`, `cargo xtask capi`, `cargo xtask interop`, `cargo
+//! xtask servers`; for releases `cargo xtask package`, `cargo xtask dist`, `cargo xtask deny`,
+//! `cargo xtask msrv`.
 //!
-//! Apart from the other crates because it needs none of them: it must build on any machine with
-//! Rust and a shell, and tell what else is missing. Not here: the tests themselves.
+//! The crate uses no other crate of the workspace: it must build on any machine with Rust and a
+//! shell, and report what else is missing.
 
 mod capi;
 mod counts;
@@ -33,7 +34,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Measure redbolt beside other clients; `cargo xtask bench --help` shows the options. With
+    /// Compare redbolt with other clients; `cargo xtask bench --help` shows the options. With
     /// --counts as the first option: count the instructions of the hot path
     #[command(disable_help_flag = true)]
     Bench {
@@ -46,7 +47,7 @@ enum Task {
         /// The folder that gets `include` and `lib`
         #[arg(long, required_unless_present = "header")]
         prefix: Option<PathBuf>,
-        /// Make the committed header anew, and install nothing
+        /// Write the committed header again, and install nothing
         #[arg(long, conflicts_with = "prefix")]
         header: bool,
     },
@@ -75,8 +76,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Check redbolt beside real processes of other lock libraries, which are installed outside of the repository;
-    /// `cargo xtask interop --help` shows the options
+    /// Check redbolt together with real processes of other lock libraries, which are installed
+    /// outside the repository; `cargo xtask interop --help` shows the options
     #[command(disable_help_flag = true)]
     Interop {
         /// Options of the interop program; --help shows them
@@ -109,8 +110,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Check redbolt on every server program that is here, and print a table of them; `cargo xtask servers --help` shows
-    /// the options
+    /// Check redbolt on every server program of this machine, and print a table of them; `cargo
+    /// xtask servers --help` shows the options
     #[command(disable_help_flag = true)]
     Servers {
         /// Options of the servers program; --help shows them
@@ -142,7 +143,7 @@ enum Task {
         #[arg(long, value_name = "PROGRAM")]
         only: Vec<String>,
         /// Repeat the tests N times while the cores are stalled and processes of tests are frozen.
-        /// Finished rounds of a commit are on record, and a later call goes on behind them
+        /// Finished rounds of a commit are recorded, and a later call continues after them
         #[arg(long, value_name = "N")]
         stress: Option<u32>,
         /// Run as many tests at a time as on a machine with this number of cores

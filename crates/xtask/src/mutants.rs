@@ -1,10 +1,10 @@
 //! `cargo xtask mutants`: changes one token of the source at a time, in the files that hold safety
 //! rules, and checks whether the unit tests and `tests/core` notice.
 //!
-//! cargo-mutants makes the mutants and runs the tests, as `.cargo/mutants.toml` says. This module
-//! adds two checks: a mutant may survive only for a written reason, and mutants that are bugs which
-//! others shipped must still be made after the code has moved. A run takes hours; `--shard k/n`
-//! runs a part. Not here: bugs that are more than one token. They are planted, see `cargo xtask sim
+//! cargo-mutants creates the mutants and runs the tests, as `.cargo/mutants.toml` configures. This
+//! module adds two checks: a mutant may survive only for a written reason, and mutants that are
+//! bugs which others shipped must still be created after the code has moved. A run takes hours;
+//! `--shard k/n` runs a part. Bugs of more than one token are planted, see `cargo xtask sim
 //! --mutants`.
 
 use std::{collections::BTreeMap, fs};
@@ -15,7 +15,7 @@ use crate::{
     step::{self, Failure, cargo, root},
 };
 
-/// Makes mutants and tests them: all, or those that cargo-mutants' own options choose.
+/// Creates mutants and tests them: all, or those that cargo-mutants' own options choose.
 pub(crate) fn run(options: &[String]) -> Result<(), Failure> {
     programs::provide_mutants()?;
     let survivors = Notes::read(SURVIVORS)?;
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// The names of all mutants, without their positions in the files.
+/// Returns the names of all mutants, without their positions in the files.
 fn made() -> Result<Vec<String>, Failure> {
     let mut list = cargo("mutants");
     list.args(["--list", "--colors=never"]);
@@ -59,7 +59,7 @@ fn made() -> Result<Vec<String>, Failure> {
     Ok(names(&String::from_utf8_lossy(&output.stdout)).collect())
 }
 
-/// The mutants of cargo-mutants' output, one in a line, without line and column.
+/// Returns the mutants of cargo-mutants' output, one in a line, without line and column.
 fn names(told: &str) -> impl Iterator<Item = String> {
     told.lines().filter_map(|line| {
         let (place, change) = line.split_once(": ")?;
@@ -72,7 +72,8 @@ fn names(told: &str) -> impl Iterator<Item = String> {
 #[derive(Debug)]
 struct Notes {
     file: &'static str,
-    /// How often each is listed. Two positions in one function can have mutants of the same name.
+    /// The number of times that each is listed. Two positions in one function can have mutants of
+    /// the same name.
     mutants: BTreeMap<String, usize>,
 }
 
@@ -99,7 +100,7 @@ impl Notes {
         Ok(Self { file, mutants })
     }
 
-    /// Listed mutants that are not made any more.
+    /// Returns listed mutants that are no longer created.
     fn beyond(&self, made: &[String]) -> Vec<String> {
         let is_made = |name: &String, count| made.iter().filter(|it| *it == name).count() >= count;
         let beyond = self.mutants.iter().filter(|&(name, &count)| !is_made(name, count));
@@ -128,10 +129,11 @@ impl Notes {
     }
 }
 
-/// Mutants that the tests do not notice, with the reason why that is right.
+/// The mutants that the tests do not notice, with the reason why that is right.
 const SURVIVORS: &str = ".cargo/mutants-survivors.txt";
 
-/// Mutants that are shipped bugs of other clients, bugs of this library's drafts, or omitted rules.
+/// The mutants that are shipped bugs of other clients, bugs of this library's drafts, or omitted
+/// rules.
 const SHIPPED: &str = ".cargo/mutants-shipped.txt";
 
 /// The exit statuses of cargo-mutants for surviving mutants, and for mutants that ran into their
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_files_speak_of_sources_that_are_there() {
+    fn the_committed_files_name_sources_that_exist() {
         let config = fs::read_to_string(root().join(".cargo/mutants.toml")).unwrap();
         let mutated: Vec<_> = config.split('"').filter(|word| word.starts_with("src/")).collect();
         assert!(mutated.len() > 5);

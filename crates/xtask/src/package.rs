@@ -1,9 +1,10 @@
-//! `cargo xtask package`: packs what a registry would distribute, and uses it as its users would.
+//! `cargo xtask package`: packs the files that a registry would distribute, and uses them as its
+//! users would.
 //!
-//! The published crates are packed, put into an empty directory beside the third-party crates that
-//! they need, and built there by version: an empty cargo home, no network, nothing of this
-//! repository. Two users try them: `cargo install redbolt-cli`, and a program that depends on the
-//! other two.
+//! The published crates are packed, put into an empty directory together with the third-party
+//! crates that they need, and built there by version: an empty cargo home, no network, nothing of
+//! this repository. Two users try them: `cargo install redbolt-cli`, and a program that depends on
+//! the other two.
 
 use std::{
     env, fs, io,
@@ -35,7 +36,7 @@ pub(crate) fn prove() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the files that a registry would get.
+/// Creates the files that a registry would get.
 pub(crate) fn pack() -> Result<Vec<PathBuf>, Failure> {
     let mut pack = cargo("package");
     // Uncommitted changes are packed as well: this is a check, and publishes nothing.
@@ -102,7 +103,7 @@ fn use_them(room: &Room) -> Result<(), Failure> {
     step::run("docs", docs.args(["--quiet", "--no-deps", "--package", "redbolt"]))
 }
 
-/// An empty temporary directory outside of the repository.
+/// An empty temporary directory outside the repository.
 struct Room(PathBuf);
 
 impl Room {
@@ -125,7 +126,7 @@ impl Room {
         self.0.join("installed")
     }
 
-    /// A cargo that knows only this directory.
+    /// Returns a cargo that uses only this directory.
     fn cargo(&self, subcommand: &str) -> Command {
         let mut command = cargo(subcommand);
         command.current_dir(&self.0);
@@ -143,13 +144,13 @@ impl Drop for Room {
     }
 }
 
-/// Cargo's target directory.
+/// Returns cargo's target directory.
 pub(crate) fn target() -> PathBuf {
     let folder = root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
     folder.canonicalize().unwrap_or(folder)
 }
 
-/// A file's size, for people.
+/// Returns a file's size in a readable form.
 pub(crate) fn shown_size(file: &Path) -> Result<String, Failure> {
     let bytes = fs::metadata(file).map_err(|error| of_file(file, &error))?.len();
     Ok(if bytes < 1_000_000 {
@@ -169,7 +170,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     fs::copy(from, to).map(drop).map_err(|error| of_file(from, &error))
 }
 
-/// The error of an operation on a file.
+/// Returns the error of an operation on a file.
 pub(crate) fn of_file(file: &Path, error: &io::Error) -> Failure {
     Failure(format!("{}: {error}", file.display()))
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask deny` and `cargo xtask msrv`: the dependencies of redbolt, and the oldest Rust that
 //! builds it.
 //!
-//! Both need something that only a user can install. They fail where it is missing, and say how to
+//! Both need something that only a user can install. They fail if it is missing, and print how to
 //! get it.
 
 use std::process::{Command, Stdio};
@@ -11,8 +11,8 @@ use crate::{
     step::{self, Failure, cargo, root},
 };
 
-/// Checks licences, sources and advisories of all dependencies, and duplicates in what users build.
-/// Advisories need the network.
+/// Checks licences, sources and advisories of all dependencies, and duplicates among the crates
+/// that users build. Advisories need the network.
 pub(crate) fn deny(advisories: bool) -> Result<(), Failure> {
     if !runs(cargo("deny").arg("--version")) {
         return Err(Failure("`cargo deny` does not run: cargo install --locked cargo-deny".into()));

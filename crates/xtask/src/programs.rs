@@ -2,8 +2,7 @@
 //! manager.
 //!
 //! Every installation is announced, and if one fails, its commands are printed for running them by
-//! hand. Not here: starting the programs. A package may start a service of its own; the tests use
-//! none.
+//! hand. A package may start a service; the tests do not use it.
 
 use std::{
     env,
@@ -23,17 +22,17 @@ pub(crate) fn provide() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Finds or installs what counts instructions.
+/// Finds or installs the program that counts instructions.
 pub(crate) fn provide_counter() -> Result<(), Failure> {
     install_missing(&[COUNTER], "it counts instructions").map(drop)
 }
 
-/// Finds or installs what builds programs in C.
+/// Finds or installs the compilers for C.
 pub(crate) fn provide_compilers() -> Result<(), Failure> {
     install_missing(&COMPILERS, "programs in C are built with it").map(drop)
 }
 
-/// Finds or installs what mutates the source.
+/// Finds or installs the program that mutates the source.
 pub(crate) fn provide_mutants() -> Result<(), Failure> {
     let mut version = cargo("mutants");
     version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
@@ -43,7 +42,7 @@ pub(crate) fn provide_mutants() -> Result<(), Failure> {
     install(&[MUTANTS.to_owned()])
 }
 
-/// Installs the missing ones of these programs. Whether none was missing.
+/// Installs the missing ones of these programs. Returns `true` if none was missing.
 fn install_missing(programs: &[Program], use_of_it: &str) -> Result<bool, Failure> {
     let missing: Vec<&Program> = programs.iter().filter(|program| program.is_missing()).collect();
     if missing.is_empty() {
@@ -87,7 +86,7 @@ fn install(commands: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A required program, or a library in C, by the name that `pkg-config` knows.
+/// A required program, or a library in C, by its name for `pkg-config`.
 struct Program {
     name: &'static str,
     is_library: bool,
@@ -118,7 +117,7 @@ struct Manager {
     commands: &'static [&'static str],
     /// The packages that are not named after their programs.
     packages: &'static [(&'static str, &'static str)],
-    /// Whether it needs root, because it installs for the whole machine.
+    /// `true` if it needs root, because it installs for the whole machine.
     needs_root: bool,
 }
 
@@ -152,7 +151,7 @@ const fn for_linux(name: &'static str) -> Program {
     Program { name, is_library: false, stand_in: None, linux_only: true }
 }
 
-/// `strace` counts system calls, and `valgrind` finds faults with memory.
+/// The programs of the tests: `strace` counts system calls, and `valgrind` finds memory errors.
 const PROGRAMS: [Program; 5] = [
     Program {
         name: "redis-server",
@@ -166,15 +165,16 @@ const PROGRAMS: [Program; 5] = [
     Program { is_library: true, ..for_linux("libuv") },
 ];
 
-/// They build programs that use the library for C. `pkg-config` is needed to look for libraries.
+/// The programs that build users of the C library. `pkg-config` finds libraries.
 const COMPILERS: [Program; 3] = [for_linux("cc"), for_linux("c++"), for_linux("pkg-config")];
 
-/// The committed lists use this version's names of mutants.
+/// The version of cargo-mutants whose names of mutants the committed lists use.
 const MUTANTS: &str = "cargo install --locked cargo-mutants@27.1.0";
 
 const COUNTER: Program = for_linux("valgrind");
 
-/// Brew is last: a Linux system with another package manager may have it as well.
+/// The package managers. Brew is last, because a Linux system with another package manager may have
+/// it as well.
 const MANAGERS: [Manager; 7] = [
     Manager {
         name: "apt-get",

@@ -7,7 +7,7 @@ use std::{
     process::{Command, ExitStatus, Stdio},
 };
 
-/// What went wrong, in one line for the end of the output.
+/// The failure of a step, in one line for the end of the output.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
 
@@ -27,15 +27,15 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The cargo that runs us, at the root of the repository.
+/// Returns the cargo that runs us, at the root of the repository.
 pub(crate) fn cargo(subcommand: &str) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).arg(subcommand);
     command
 }
 
-/// Reads the path that cargo sets at run time: two clones with one target directory share this
-/// program.
+/// Returns the root from the path that cargo sets at run time: two clones with one target directory
+/// share this program.
 pub(crate) fn root() -> PathBuf {
     let ours =
         env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
@@ -86,7 +86,7 @@ fn capture_into(
     read.map(|_| status)
 }
 
-/// The same command at the lowest priority.
+/// Returns the command with the lowest priority.
 pub(crate) fn in_the_background(command: &Command) -> Command {
     let mut niced = Command::new("nice");
     niced.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
@@ -95,7 +95,7 @@ pub(crate) fn in_the_background(command: &Command) -> Command {
     niced
 }
 
-/// A command as a user would type it.
+/// Returns a command as a user would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());

@@ -19,8 +19,8 @@ pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
         return counts::run(options);
     }
     eprintln!("xtask: building the benchmarks; the first time takes minutes");
-    // The bench program runs other programs of its package, which `cargo run` would not build.
-    // All other parts measure the library as it is by default.
+    // The bench program runs other programs of its package, which `cargo run` would not build. All
+    // parts except `tls` measure the library with its default features.
     let over_tls = arguments.iter().any(|argument| argument == "tls");
     let features: &[&str] = if over_tls { &["--features", "tls"] } else { &[] };
     let mut build = cargo("build");
@@ -28,7 +28,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
     let mut bench = cargo("run");
     bench.args(features);
     if cfg!(target_os = "linux") {
-        // Its contender in C finds the library there.
+        // The contender in C finds the library there.
         let prefix = package::target().join("bench-capi");
         capi::install(&prefix)?;
         bench.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
@@ -57,7 +57,7 @@ pub(crate) fn demo() -> Result<(), Failure> {
     step::run("demo", demo.args(["--", "demo"]))
 }
 
-/// Runs the targets over and over with generated inputs. It needs a C++ compiler.
+/// Runs the targets repeatedly with generated inputs. It needs a C++ compiler.
 pub(crate) fn fuzz(arguments: &[String]) -> Result<(), Failure> {
     let mut fuzz = cargo("run");
     fuzz.args(["--quiet", "--package", "redbolt-fuzz", "--bin", "fuzz", "--"]);
@@ -66,7 +66,7 @@ pub(crate) fn fuzz(arguments: &[String]) -> Result<(), Failure> {
 
 /// Runs real servers, processes and faults, at full size and with all assertions of the core.
 pub(crate) fn chaos(arguments: &[String]) -> Result<(), Failure> {
-    // One of the programs tests the command line, and expects it beside itself.
+    // One of the programs tests the command line, and expects it in its own folder.
     let mut build = cargo("build");
     step::run("chaos", build.args(["--quiet", "--package", "redbolt-cli", "--bin", "redbolt"]))?;
     let mut chaos = cargo("run");
@@ -74,7 +74,7 @@ pub(crate) fn chaos(arguments: &[String]) -> Result<(), Failure> {
     step::run("chaos", chaos.args(arguments))
 }
 
-/// The models by their tests, one after the other, since each may take gigabytes.
+/// Runs the models by their tests, one after the other, because each may take gigabytes.
 pub(crate) fn models(all: bool) -> Result<(), Failure> {
     let mut models = cargo("test");
     models.args(["--quiet", "--package", "redbolt-models", "--"]);
@@ -85,14 +85,14 @@ pub(crate) fn models(all: bool) -> Result<(), Failure> {
     step::run("models", &mut models)
 }
 
-/// Runs processes of other libraries beside redbolt.
+/// Runs processes of other libraries together with redbolt.
 pub(crate) fn interop(arguments: &[impl AsRef<str>]) -> Result<(), Failure> {
     let mut interop = cargo("run");
     interop.args(["--quiet", "--package", "redbolt-interop", "--bin", "interop", "--"]);
     step::run("interop", interop.args(arguments.iter().map(AsRef::as_ref)))
 }
 
-/// Runs the features on each server program.
+/// Checks the features on each server program.
 pub(crate) fn servers(arguments: &[String]) -> Result<(), Failure> {
     let mut servers = cargo("run");
     servers.args(["--quiet", "--package", "redbolt-servers", "--bin", "servers", "--"]);
@@ -103,8 +103,8 @@ pub(crate) fn sim(arguments: &[String]) -> Result<(), Failure> {
     step::run("sim", &mut simulator(arguments))
 }
 
-/// The simulator, as a release build with all assertions of the core; with planted bugs, if the
-/// arguments ask for them.
+/// Returns the simulator, as a release build with all assertions of the core; with planted bugs, if
+/// the arguments require them.
 fn simulator(arguments: &[impl AsRef<str>]) -> Command {
     let mut sim = cargo("run");
     sim.args(["--quiet", "--package", "redbolt-sim", "--profile", "sim", "--bin", "sim"]);
@@ -116,8 +116,8 @@ fn simulator(arguments: &[impl AsRef<str>]) -> Command {
     sim
 }
 
-/// Builds it with bugs in the core, in a target directory of its own, and with the flags that are
-/// set already.
+/// Builds the simulator with bugs in the core, in a separate target directory, and with the flags
+/// that are set already.
 pub(crate) fn plant(command: &mut Command) {
     let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     command.arg("--target-dir").arg(Path::new(&target).join("mutants"));

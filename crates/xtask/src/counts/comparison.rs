@@ -6,7 +6,7 @@ use super::figures::{Figures, Scenario};
 
 /// Two counts, compared by scenario.
 pub(crate) struct Comparison {
-    /// Why the figures are not comparable, if so.
+    /// The reason why the figures are not comparable, if any.
     strange: Option<String>,
     rows: Vec<Row>,
 }
@@ -21,10 +21,11 @@ struct Row {
 
 struct Change {
     function: String,
-    /// At least one of the two is known; a baseline leaves out small functions.
+    /// The count before; one of the two may be unknown, because a baseline leaves out small
+    /// functions.
     before: Option<u64>,
     after: u64,
-    /// The least that the count must have changed.
+    /// The smallest possible change of the count.
     difference: i64,
 }
 
@@ -47,7 +48,7 @@ impl Comparison {
         Self { strange: strange(before, after), rows }
     }
 
-    /// The reason for a failure, if any.
+    /// Returns the reason for a failure, if any.
     pub(crate) fn complaint(&self, strict: bool) -> Option<String> {
         if self.rows.is_empty() {
             return Some("counts: no scenario has such a name".to_owned());
@@ -74,7 +75,8 @@ impl Comparison {
     }
 }
 
-/// Why the figures are not comparable, if so. An empty baseline has no compiler to compare.
+/// Returns the reason why the figures are not comparable, if any. An empty baseline has no compiler
+/// to compare.
 fn strange(before: &Figures, after: &Figures) -> Option<String> {
     let differs = |name: &str, before: &str, after: &str| {
         let is_other = !before.is_empty() && before != after;
@@ -86,7 +88,7 @@ fn strange(before: &Figures, after: &Figures) -> Option<String> {
     (!both.is_empty()).then(|| both.join("\n"))
 }
 
-/// Changes of the functions' own counts, which show where the change is.
+/// Returns the changes of the functions' own counts, which show where the change is.
 fn changes(before: &Scenario, after: &Scenario) -> Vec<Change> {
     let names: BTreeSet<_> = before.functions.keys().chain(after.functions.keys()).collect();
     let change = |name: &String| {
@@ -120,7 +122,7 @@ impl Row {
         matches!((self.before, self.after), (Some(before), Some(after)) if by(before, after))
     }
 
-    /// The remark beside the figures.
+    /// Returns the remark that follows the figures.
     fn remark(&self) -> String {
         let (Some(before), Some(after)) = (self.before, self.after) else {
             return if self.before.is_none() { "new".to_owned() } else { "gone".to_owned() };
@@ -167,10 +169,11 @@ impl fmt::Display for Change {
     }
 }
 
-/// Counts are exact, but a change anywhere can change the machine code elsewhere.
+/// The change in per cent that is tolerated: counts are exact, but a change anywhere can change the
+/// machine code elsewhere.
 const PERCENT: u64 = 3;
 const MOST_NAMED: usize = 6;
-/// A function is not named if its change is less than one part in this many of the total change.
+/// The divisor of the total change that gives the smallest change for which a function is named.
 const WORTH_NAMING: i64 = 20;
 const IF_MEANT: &str =
     "If that is meant, cargo xtask bench --counts --bless and commit the baseline";
@@ -196,7 +199,7 @@ core/pair-3 3000
     }
 
     #[test]
-    fn equal_counts_are_no_failure() {
+    fn equal_counts_do_not_fail() {
         let same = compared(BASELINE);
         assert_eq!(same.complaint(true), None);
         assert!(!same.to_string().contains('%'), "{same}");
@@ -234,7 +237,7 @@ core/pair-3 3000
     }
 
     #[test]
-    fn an_improvement_is_reported_and_is_no_failure() {
+    fn an_improvement_is_reported_and_does_not_fail() {
         let better =
             compared(&BASELINE.replace("pair-1 1000", "pair-1 900").replace("600 1000", "500 900"));
         assert_eq!(better.complaint(false), None);
@@ -260,7 +263,7 @@ core/pair-3 3000
     }
 
     #[test]
-    fn a_scenario_that_is_gone_is_a_failure_and_a_new_one_is_not() {
+    fn a_missing_scenario_fails_and_a_new_one_does_not() {
         let gone = compared(BASELINE.split("core/pair-3").next().unwrap());
         assert!(gone.complaint(false).unwrap().contains("no longer counted: core/pair-3."));
         let new = compared(&format!("{BASELINE}core/pair-5 5000\n"));
@@ -269,7 +272,7 @@ core/pair-3 3000
     }
 
     #[test]
-    fn only_what_is_wanted_is_compared() {
+    fn only_wanted_scenarios_are_compared() {
         let [before, after] = [BASELINE, ""].map(|text| Figures::parse(text).unwrap());
         let none = Comparison::of(&before, &after, |name| name.starts_with("codec/"));
         assert!(none.complaint(false).unwrap().contains("no scenario has such a name"));

@@ -1,10 +1,8 @@
 //! Counts as text that people and git can compare: each scenario with its largest functions.
-//!
-//! Not here: the comparison.
 
 use std::{collections::BTreeMap, fmt};
 
-/// The counts, with the compiler and the counter that made them.
+/// The counts, with the compiler and the counter that produced them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub(crate) compiler: String,
@@ -18,19 +16,19 @@ pub(crate) struct Figures {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scenario {
     pub(crate) total: u64,
-    /// By the function's path. A baseline leaves out small functions.
+    /// The costs by the function's path. A baseline leaves out small functions.
     pub(crate) functions: BTreeMap<String, Cost>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub(crate) own: u64,
-    /// Including its callees.
+    /// The count including its callees.
     pub(crate) all: u64,
 }
 
 impl Scenario {
-    /// The smallest own count with which a function is in a baseline.
+    /// Returns the smallest own count with which a function is in a baseline.
     pub(crate) fn least(&self) -> u64 {
         (self.total / SMALL).max(1)
     }
@@ -77,7 +75,7 @@ fn function(line: &str) -> Option<(String, Cost)> {
     Some((name.trim().to_owned(), cost))
 }
 
-/// The text of a baseline.
+/// Prints the text of a baseline.
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEADER}")?;
@@ -99,7 +97,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// A function has a line in the baseline if it has at least one part in this many of the total.
+/// The divisor of the total that gives the smallest count with a line in the baseline.
 const SMALL: u64 = 200;
 
 const HEADER: &str = "\

@@ -1,9 +1,8 @@
 //! `cargo xtask bench --counts`: the instructions of the hot path, compared with the committed
 //! baseline.
 //!
-//! For people who change the hot path. It is not part of `cargo xtask test`, because the figures
-//! depend on the compiler. `crates/counts` does the counting; the comparison and the report are
-//! here.
+//! It is for people who change the hot path, and not part of `cargo xtask test`, because the
+//! figures depend on the compiler. `crates/counts` does the counting.
 
 mod comparison;
 mod figures;
@@ -26,8 +25,8 @@ use crate::{
 
 /// Count the instructions of the hot path and compare them with the baseline
 ///
-/// Fails where a count has grown by more than 3 %, and names the functions that grew. Counts of
-/// another compiler are not comparable: the report says so, and fails only with --strict.
+/// Fails if a count has grown by more than 3 %, and names the functions that grew. Counts of
+/// another compiler are not comparable: that is reported, and fails only with --strict.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench --counts", no_binary_name = true)]
 struct Options {
@@ -77,8 +76,8 @@ fn unreadable(what: &str) -> impl Fn(String) -> Failure {
     move |fault| Failure(format!("counts: {what} cannot be read: {fault}"))
 }
 
-/// The output of the counting program, built without the caller's compiler flags, which would
-/// change the counts.
+/// Returns the output of the counting program, built without the caller's compiler flags, which
+/// would change the counts.
 fn measured(scenarios: &[String]) -> Result<String, Failure> {
     eprintln!("xtask: building the counted programs; the first time takes a minute");
     let mut build = cargo("build");
@@ -95,7 +94,7 @@ fn measured(scenarios: &[String]) -> Result<String, Failure> {
     output(&mut measure)
 }
 
-/// The compiler and its target.
+/// Returns the compiler and its target.
 fn compiler() -> Result<(String, String), Failure> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
     let said = output(Command::new(rustc).current_dir(root()).arg("-vV"))?;
@@ -105,7 +104,7 @@ fn compiler() -> Result<(String, String), Failure> {
     Ok((compiler, field("host: ").unwrap_or("unknown").to_owned()))
 }
 
-/// The standard output of a command. Its standard error is shown.
+/// Returns the standard output of a command. Its standard error is shown.
 fn output(command: &mut Command) -> Result<String, Failure> {
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| Failure::not_run(&shown(command), &error))?;

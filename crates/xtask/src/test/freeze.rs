@@ -11,14 +11,14 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Freezes processes of tests.
+/// A source of freezes for processes of tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freezer {
     pub(super) seed: u64,
 }
 
 impl Freezer {
-    /// The freezes of one test: the same ones in each round with this seed.
+    /// Returns the freezes of one test: the same ones in each round with this seed.
     pub(crate) fn of(&self, test: &Path) -> Freezes {
         let mut hasher = DefaultHasher::new();
         (self.seed, test.file_name()).hash(&mut hasher);
@@ -28,7 +28,7 @@ impl Freezer {
     }
 }
 
-/// When processes of one test are frozen next, and which.
+/// The next times at which processes of one test are frozen, and a choice of them.
 #[derive(Debug)]
 pub(crate) struct Freezes {
     random: fastrand::Rng,
@@ -55,7 +55,7 @@ impl Freezes {
     }
 }
 
-/// The process and all that descend from it.
+/// Returns the process and all its descendants.
 fn with_descendants(test: u32) -> Vec<u32> {
     let mut parents = BTreeMap::<u32, Vec<u32>>::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -85,7 +85,7 @@ fn is_server(pid: u32) -> bool {
     SERVERS.contains(&name.trim())
 }
 
-/// A process that has ended meanwhile is skipped.
+/// Sends a signal. A process that has ended meanwhile is skipped.
 pub(crate) fn signal(pids: &[u32], signal: Signal) {
     let known = pids.iter().filter_map(|&pid| Pid::from_raw(pid.try_into().ok()?));
     for pid in known {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_test_goes_on() {
+    fn a_frozen_test_continues() {
         let mut child = Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap();
         let mut freezes = Freezer { seed: 1 }.of(Path::new("a.log"));
         freezes.next = Instant::now();

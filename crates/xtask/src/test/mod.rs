@@ -43,17 +43,18 @@ use crate::{
 /// The options of `cargo xtask test`.
 #[derive(Default)]
 pub(crate) struct Extent {
-    /// Also the long searches.
+    /// `true` to run the long searches too.
     pub(crate) all: bool,
-    /// Only these programs, as the summary names them; all if there are none.
+    /// The only programs to run, as the summary names them; all if there are none.
     pub(crate) only: Vec<String>,
-    /// How often the tests are repeated under stress.
+    /// The number of times that the tests are repeated under stress.
     pub(crate) stress: Option<u32>,
-    /// As if the machine had this many cores.
+    /// The number of cores that the machine is assumed to have.
     pub(crate) cores: Option<usize>,
 }
 
-/// `cargo xtask check`: what a change must pass before it is worth running everything.
+/// Runs `cargo xtask check`: the checks that a change must pass before it is worth running
+/// everything.
 pub(crate) fn check() -> Result<(), Failure> {
     let mut steps = Steps::new();
     steps.take("programs", programs::provide);
@@ -63,7 +64,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     steps.end()
 }
 
-/// `cargo xtask test`: everything that a change must pass.
+/// Runs `cargo xtask test`: everything that a change must pass.
 pub(crate) fn test(extent: &Extent) -> Result<(), Failure> {
     if let Some(rounds) = extent.stress {
         return stressed(extent, rounds);
@@ -76,11 +77,11 @@ pub(crate) fn test(extent: &Extent) -> Result<(), Failure> {
     }
     steps.take("programs", programs::provide);
     steps.take("format", || step::run("format", &mut format()));
-    // The command line and the C library bring the feature `tls` along: the workspace is never
-    // built without it.
+    // The command line and the C library enable the feature `tls`: the workspace is never built
+    // without it.
     steps.take("plain", || step::run("plain", &mut plain()));
     steps.take("docs", || step::run("docs", &mut docs(extent.all)));
-    // Checks the contents of the packages; `cargo xtask package` checks that they build alone.
+    // This checks the contents of the packages; `cargo xtask package` checks that they build alone.
     steps.take("packages", || package::pack().map(drop));
     let searches = Searches::start(if extent.all { &LONG_SEARCHES } else { &SEARCHES });
     let (built, report) = run_everything(&mut steps, extent, &searches);
@@ -88,7 +89,7 @@ pub(crate) fn test(extent: &Extent) -> Result<(), Failure> {
     if cfg!(target_os = "linux") {
         steps.take("capi", capi::try_install);
     }
-    // The TTLs of other libraries' locks are short, so that nothing runs alongside.
+    // The TTLs of other libraries' locks are short, so nothing else runs during this step.
     steps.take("interop", || interop(&built, if extent.all { &INSTALLED } else { &INTEROP }));
     if extent.all {
         steps.take("models", || tasks::models(true));
@@ -171,7 +172,7 @@ fn stressed(extent: &Extent, rounds: u32) -> Result<(), Failure> {
     })
 }
 
-/// Runs the tests of programs.
+/// A runner of the tests of programs.
 struct Runner<'a> {
     programs: &'a Programs,
     cores: usize,
@@ -193,7 +194,7 @@ impl<'a> Runner<'a> {
         Queue { programs, cores: self.cores, logs: &self.logs, limit, freezer, report: &print }
     }
 
-    /// The tests that are asked for, the longest first, so that none of them is left for the end.
+    /// Returns the wanted tests, the longest first, so that none of them is left for the end.
     fn order(&self, tests: Vec<Test>, report: &mut Report) -> Vec<Test> {
         let known = self.known_durations();
         // An ignored test is a part of another one, or takes minutes and is run by a separate step.
@@ -208,7 +209,7 @@ impl<'a> Runner<'a> {
         wanted
     }
 
-    /// How long each test took in an earlier run.
+    /// Returns how long each test took in an earlier run.
     fn known_durations(&self) -> HashMap<String, Duration> {
         let text = fs::read_to_string(self.folder.join(DURATIONS)).unwrap_or_default();
         let known = text.lines().filter_map(|line| {
@@ -267,15 +268,15 @@ fn format() -> Command {
     command
 }
 
-/// The library without its features.
+/// Returns the build of the library without its features.
 fn plain() -> Command {
     let mut command = cargo("clippy");
     command.args(["--package", "redbolt", "--lib", "--", "-D", "warnings"]);
     command
 }
 
-/// The documentation, without that of the benchmarks: rustdoc would compile all their drivers again,
-/// which takes minutes.
+/// Returns the build of the documentation, without that of the benchmarks: rustdoc would compile
+/// all their drivers again, which takes minutes.
 fn docs(all: bool) -> Command {
     let mut command = cargo("doc");
     command.args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
@@ -285,7 +286,7 @@ fn docs(all: bool) -> Command {
     command
 }
 
-/// The programs of other libraries that are installed, with the programs that the tests have built.
+/// Checks the installed libraries, with the programs that the tests have built.
 fn interop(built: &Programs, arguments: &[&str]) -> Result<(), Failure> {
     let program = |name| {
         built.binaries.get(name).ok_or_else(|| Failure(format!("interop: {name} was not built")))
@@ -297,7 +298,7 @@ fn interop(built: &Programs, arguments: &[&str]) -> Result<(), Failure> {
 fn doctest() -> Command {
     let mut command = cargo("test");
     command.args(["--quiet", "--workspace", "--doc", "--no-fail-fast", "--features", BENCHES]);
-    // The libraries are those that the tests have been built with.
+    // The libraries are those with which the tests have been built.
     program::lint(&mut command);
     command
 }
@@ -363,7 +364,7 @@ impl std::fmt::Display for Steps {
     }
 }
 
-/// All tests and examples; then the benchmarks, which are only linted.
+/// All tests and examples, then the benchmarks, which are only linted.
 const WORKSPACE: [&[&str]; 2] =
     [&["--workspace", "--features", BENCHES], &["--workspace", "--benches", "--features", BENCHES]];
 
@@ -380,7 +381,7 @@ const CHECKED: [&[&str]; 1] = [&[
     BENCHES,
 ]];
 
-/// The part of the benchmarks that is not built by default.
+/// The feature of the benchmarks that is not built by default.
 const BENCHES: &str = "redbolt-benches/tls";
 
 /// The simulator's runs: the same schedules in every run, enough that an empty cell of the coverage
@@ -388,32 +389,34 @@ const BENCHES: &str = "redbolt-benches/tls";
 /// bugs. New schedules may find a bug of the core or the checker that the tested change did not
 /// cause.
 ///
-/// All use the build in which bugs can be planted, without one where none is asked for: a second
-/// simulator takes as long to build as 150,000 schedules take. [`LONG_SEARCHES`] has both.
+/// All use the build in which bugs can be planted, also those without one: a second simulator takes
+/// as long to build as 150,000 schedules take. [`LONG_SEARCHES`] has both.
 const SEARCHES: [Search; 3] = [
     Search { name: "simulator", arguments: &["--schedules", "300000"], planted: true },
     Search { name: "fresh", arguments: &["--fresh", "--schedules", "200000"], planted: true },
     Search { name: "mutants", arguments: &["--mutants"], planted: true },
 ];
 
-/// Those of `cargo xtask test --all`.
+/// The simulator's runs of `cargo xtask test --all`.
 const LONG_SEARCHES: [Search; 3] = [
     Search { name: "simulator", arguments: &["--schedules", "300000"], planted: false },
     Search { name: "fresh", arguments: &["--fresh", "--schedules", "2000000"], planted: false },
     Search { name: "mutants", arguments: &["--mutants"], planted: true },
 ];
 
-/// Every installed library at full length.
+/// The arguments for every installed library at full length.
 const INSTALLED: [&str; 1] = ["--installed"];
 
-/// Enough to see that they exclude each other; `cargo xtask interop` does more.
+/// The arguments for a short run, which shows that the libraries exclude each other; `cargo xtask
+/// interop` does more.
 const INTEROP: [&str; 6] = ["--installed", "--short", "--turns", "60", "--hand-offs", "5"];
 
-/// Longer than any test takes on a busy machine.
+/// A limit longer than any test takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(600);
 const STRESSED_LIMIT: Duration = Duration::from_secs(1_800);
 
-/// One test may start five servers: a machine with many cores must not start hundreds at once.
+/// The largest number of cores that is used: one test may start five servers, and a machine with
+/// many cores must not start hundreds at once.
 const MOST_CORES: usize = 16;
 
 /// The file with the durations of the last run.

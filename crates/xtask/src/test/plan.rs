@@ -1,4 +1,4 @@
-//! How much of the machine each test takes.
+//! The share of the machine that each test takes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) enum Weight {
 }
 
 impl Weight {
-    /// In the unit of which a core has [`UNITS_OF_A_CORE`].
+    /// Returns the weight in units; a core has [`UNITS_OF_A_CORE`].
     pub(crate) fn units(self) -> usize {
         match self {
             Self::Waits => 1,
@@ -26,8 +26,8 @@ impl Weight {
     }
 }
 
-/// How long a test may take that has not run here before: tests that take long in every run come
-/// first.
+/// Returns the expected duration of a test that has not run here before: tests that take long in
+/// every run come first.
 pub(crate) fn guess(name: &str) -> Duration {
     let found = LONG.iter().find(|(start, _)| name.starts_with(start));
     Duration::from_secs(found.map_or(1, |(_, seconds)| *seconds))
@@ -51,7 +51,7 @@ const LONG: [(&str, u64); 14] = [
     ("redbolt::examples", 10),
 ];
 
-/// How many waiting tests share a core.
+/// The number of waiting tests that share a core.
 pub(crate) const UNITS_OF_A_CORE: usize = 8;
 
 /// The weights of tests whose program and name begin like this. The first match counts.
@@ -71,13 +71,13 @@ const WEIGHTS: [(&str, &str, Weight); 13] = [
     ("redbolt-capi::programs", "", Weight::Mixed),
 ];
 
-/// The weight of a test.
+/// Returns the weight of a test.
 pub(crate) fn weight_of(program: &str, test: &str) -> Weight {
     let found = WEIGHTS.iter().find(|(of, start, _)| *of == program && test.starts_with(start));
     found.map_or(Weight::Computes, |(_, _, weight)| *weight)
 }
 
-/// Whether the program is a test by itself.
+/// Returns `true` if the program is a test by itself.
 pub(crate) fn has_no_harness(program: &str) -> bool {
     program == "redbolt-test-servers::orphans"
 }

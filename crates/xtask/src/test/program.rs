@@ -23,7 +23,7 @@ pub(crate) struct Program {
     manifest: PathBuf,
     package: String,
     version: String,
-    /// Directories with the libraries that the program is linked with at run time.
+    /// The directories with the libraries that the program is linked with at run time.
     libraries: OsString,
 }
 
@@ -31,7 +31,8 @@ pub(crate) struct Program {
 #[derive(Clone, Debug)]
 pub(crate) struct Test {
     pub(crate) program: usize,
-    /// `None` for a program without a test harness, which is a test by itself.
+    /// The name of the test; `None` for a program without a test harness, which is a test by
+    /// itself.
     pub(crate) name: Option<String>,
     pub(crate) ignored: bool,
     pub(crate) weight: Weight,
@@ -91,12 +92,12 @@ impl Programs {
 
     /// Reads one message of cargo.
     fn add(&mut self, line: &str) -> Result<(), Failure> {
-        // Output of a build script may stand between the messages.
+        // Output of a build script may come between the messages.
         let Ok(message) = serde_json::from_str::<Value>(line) else { return Ok(()) };
         let text = |value: &Value| value.as_str().map(str::to_owned);
         if let Some(rendered) = message["message"]["rendered"].as_str() {
             eprint!("{rendered}");
-            // The last message of a target only counts the others, and stands nowhere in the code.
+            // The last message of a target only counts the others, and has no position in the code.
             let is_warning = message["message"]["level"] == "warning";
             let stands_somewhere = message["message"]["spans"] != Value::Array(Vec::new());
             self.warnings += usize::from(is_warning && stands_somewhere);
@@ -133,7 +134,7 @@ impl Programs {
         Ok(())
     }
 
-    /// The tests of all programs. A program lists its own.
+    /// Returns the tests of all programs. A program lists its own.
     pub(crate) fn tests(&self) -> Result<Vec<Test>, Failure> {
         let mut tests = Vec::new();
         for (number, program) in self.all.iter().enumerate() {
@@ -142,13 +143,13 @@ impl Programs {
         Ok(tests)
     }
 
-    /// The full name of a test, as `redbolt::it scenarios::fenced::engine`.
+    /// Returns the full name of a test, as `redbolt::it scenarios::fenced::engine`.
     pub(crate) fn name_of(&self, test: &Test) -> String {
         let program = &self.all[test.program].name;
         test.name.as_ref().map_or_else(|| program.clone(), |name| format!("{program} {name}"))
     }
 
-    /// The command that runs one test and nothing else.
+    /// Returns the command that runs one test and nothing else.
     pub(crate) fn command_of(&self, test: &Test) -> Command {
         let mut command = self.all[test.program].command();
         if let Some(examples) = &self.examples {
@@ -163,7 +164,7 @@ impl Programs {
 }
 
 impl Program {
-    /// The program with the working directory and the variables that `cargo test` sets.
+    /// Returns the program with the working directory and the variables that `cargo test` sets.
     fn command(&self) -> Command {
         let folder = self.manifest.parent().unwrap_or_else(|| Path::new("."));
         let mut command = Command::new(&self.executable);
@@ -171,7 +172,7 @@ impl Program {
         command.env("CARGO_MANIFEST_DIR", folder).env("CARGO_MANIFEST_PATH", &self.manifest);
         command.env("CARGO_PKG_NAME", &self.package).env("CARGO_PKG_VERSION", &self.version);
         command.env("LD_LIBRARY_PATH", &self.libraries);
-        // Many tests panic on purpose, and to name the frames of a large program takes seconds.
+        // Many tests panic on purpose, and naming the frames of a large program takes seconds.
         command.env("RUST_BACKTRACE", "0");
         command
     }
@@ -205,8 +206,8 @@ impl Program {
     }
 }
 
-/// The name and the version in a package id: `path+file:///a/b#name@1.0`, or `path+file:///a/name#1.0`
-/// if the directory is called as the package.
+/// Returns the name and the version in a package id: `path+file:///a/b#name@1.0`, or
+/// `path+file:///a/name#1.0` if the directory has the name of the package.
 fn named(id: &str, manifest: &str) -> Option<(String, String)> {
     let (_, fragment) = id.rsplit_once('#')?;
     let (name, version) = match fragment.split_once('@') {
@@ -219,7 +220,7 @@ fn named(id: &str, manifest: &str) -> Option<(String, String)> {
     Some((name, version.to_owned()))
 }
 
-/// The directories in which cargo lets a test look for shared libraries.
+/// Returns the directories in which cargo lets a test look for shared libraries.
 fn libraries(executable: &Path) -> OsString {
     let deps = executable.parent().unwrap_or_else(|| Path::new("."));
     let set = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_messages_are_skipped() {
+    fn lines_that_are_not_messages_are_skipped() {
         let mut programs = Programs::default();
         programs.add("warning: something").unwrap();
         programs.add(r#"{"reason":"build-finished","success":true}"#).unwrap();

@@ -21,29 +21,29 @@ use super::{
     program::{Programs, Test},
 };
 
-/// How a test ended.
+/// The end of a test.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) test: Test,
     pub(crate) took: Duration,
     /// The processor time of the test and of the processes that it waited for.
     pub(crate) used: Duration,
-    /// Why the test failed, and what it printed.
+    /// The reason why the test failed, and its output.
     pub(crate) failure: Option<(String, String)>,
     /// The attempts that were repeated because the machine stalled.
     pub(crate) repeats: Vec<String>,
 }
 
-/// Where and how tests run.
+/// A queue of tests, with the settings under which they run.
 pub(crate) struct Queue<'a> {
     pub(crate) programs: &'a Programs,
     pub(crate) cores: usize,
     /// The directory of the tests' outputs.
     pub(crate) logs: &'a Path,
     pub(crate) limit: Duration,
-    /// Freezes tests, under stress.
+    /// The freezer of tests, under stress.
     pub(crate) freezer: Option<Freezer>,
-    /// Called with the full name of each test that has ended.
+    /// A function that is called with the full name of each test that has ended.
     pub(crate) report: &'a (dyn Fn(&str, &Outcome) + Sync),
 }
 
@@ -96,12 +96,12 @@ impl Queue<'_> {
         tests.iter().map(run).collect()
     }
 
-    /// Waiting tests need some processor time too.
+    /// Returns the slots that waiting tests leave, which need some processor time too.
     fn slots_beside_waits(&self) -> usize {
         (self.cores / 2).max(1)
     }
 
-    /// The next test that there is room for; `None` when all have started.
+    /// Returns the next test that there is room for; `None` when all have started.
     fn next(&self, state: &Mutex<State>, changed: &Condvar) -> Option<Test> {
         let mut state = lock(state);
         loop {
@@ -119,7 +119,8 @@ impl Queue<'_> {
         repeat_if_stalled(|| self.attempt(test))
     }
 
-    /// Runs a test once. Returns also the longest time for which this process did not run meanwhile.
+    /// Runs a test once. Also returns the longest time for which this process did not run
+    /// meanwhile.
     fn attempt(&self, test: &Test) -> (Outcome, Duration) {
         let log = self.logs.join(file_name(&self.programs.name_of(test)));
         let start = Instant::now();
@@ -174,10 +175,12 @@ impl Queue<'_> {
     }
 }
 
-/// Runs a test, and repeats it if it failed while the machine stalled for longer than tests allow for.
+/// Runs a test, and repeats it if it failed while the machine stalled for longer than tests allow
+/// for.
 ///
-/// Tests of TTLs repeat themselves after shorter stalls (`redbolt_test_servers::on_a_real_clock`). This is for all others,
-/// whose waits are bounded too: in a stall of a minute, every wait fails that was under way.
+/// Tests of TTLs repeat themselves after shorter stalls (`redbolt_test_servers::on_a_real_clock`).
+/// This is for all others, whose waits are bounded too: a stall of a minute fails every wait that
+/// is pending.
 fn repeat_if_stalled(mut attempt: impl FnMut() -> (Outcome, Duration)) -> Outcome {
     let mut stalls = Vec::new();
     loop {
@@ -195,7 +198,8 @@ fn repeat_if_stalled(mut attempt: impl FnMut() -> (Outcome, Duration)) -> Outcom
 
 const ATTEMPTS: usize = 5;
 
-/// A third of the shortest time within which a test expects a machine to answer.
+/// The longest stall that tests allow for: a third of the shortest time within which a test expects
+/// a machine to answer.
 const LONGEST_STALL: Duration = Duration::from_secs(5);
 
 impl State {
@@ -229,25 +233,27 @@ enum End {
     Overdue,
 }
 
-/// Looks without reaping the child, so that its processor time can still be read.
+/// Returns `true` if the child has ended, without reaping it, so that its processor time can still
+/// be read.
 fn has_ended(child: &Child) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None))
 }
 
-/// The processor time of an ended process that is not reaped yet; zero on other systems than Linux.
+/// Returns the processor time of an ended process that is not reaped yet; zero on other systems
+/// than Linux.
 fn processor_time(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
-    // utime, stime, cutime and cstime.
+    // These are utime, stime, cutime and cstime.
     let ticks: u64 = fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
     Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND)
 }
 
-/// `USER_HZ`, which is the same on all machines that Rust runs on.
+/// The value of `USER_HZ`, which is the same on all machines that Rust runs on.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// A killed test takes its servers with it.
+/// Kills a test, which takes its servers with it.
 fn kill(child: &mut Child) -> io::Result<()> {
     child.kill()?;
     child.wait().map(drop)
@@ -266,7 +272,7 @@ fn file_name(name: &str) -> PathBuf {
 /// stalled. `redbolt_test_servers::on_a_real_clock` prints it.
 const INCONCLUSIVE: &str = "inconclusive: ";
 
-/// How late the end of a test may be noticed.
+/// The longest delay until the end of a test is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

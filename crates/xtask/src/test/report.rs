@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use super::{program::Programs, queue::Outcome};
 
-/// All outcomes of a run.
+/// The outcomes of a run.
 #[derive(Default)]
 pub(crate) struct Report {
     entries: Vec<(String, Outcome)>,
-    /// The tests of each program that were not asked for.
+    /// The number of tests of each program that were not selected.
     skipped: BTreeMap<String, usize>,
 }
 
@@ -31,13 +31,13 @@ impl Report {
         *self.skipped.entry(program.to_owned()).or_default() += 1;
     }
 
-    /// The failed tests, with their full names.
+    /// Returns the failed tests, with their full names.
     pub(crate) fn failures(&self) -> impl Iterator<Item = (&str, &Outcome)> {
         let failed = self.entries.iter().filter(|(_, outcome)| outcome.failure.is_some());
         failed.map(|(name, outcome)| (name.as_str(), outcome))
     }
 
-    /// How long each test took, for the order of the next run.
+    /// Returns how long each test took, for the order of the next run.
     pub(crate) fn durations(&self) -> impl Iterator<Item = (&str, Duration)> {
         self.entries.iter().map(|(name, outcome)| (name.as_str(), outcome.took))
     }
@@ -59,7 +59,7 @@ impl Report {
         totals
     }
 
-    /// One line that counts all tests.
+    /// Returns one line that counts all tests.
     pub(crate) fn totals(&self) -> String {
         let mut all = Total::default();
         for total in self.programs().into_values() {
@@ -71,7 +71,7 @@ impl Report {
     }
 }
 
-/// The line that is printed when a test ends, and the output of one that failed.
+/// Returns the line that is printed when a test ends, and the output of one that failed.
 pub(crate) fn shown(name: &str, outcome: &Outcome) -> String {
     let seconds = outcome.took.as_secs_f64();
     match &outcome.failure {
@@ -114,7 +114,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The program in the full name of a test.
+/// Returns the program in the full name of a test.
 fn program(name: &str) -> &str {
     name.split_once(' ').map_or(name, |(program, _)| program)
 }

@@ -17,11 +17,11 @@ use crate::{
     tasks::plant,
 };
 
-/// One run of the simulator.
+/// A run of the simulator.
 pub(crate) struct Search {
     pub(crate) name: &'static str,
     pub(crate) arguments: &'static [&'static str],
-    /// Whether it uses the build in which bugs can be planted.
+    /// `true` if it uses the build in which bugs can be planted.
     pub(crate) planted: bool,
 }
 
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_search_goes_on_when_it_is_resumed() {
+    fn a_stopped_search_continues_when_it_is_resumed() {
         let state = Arc::<State>::default();
         state.stage().is_built = true;
         let shared = Arc::clone(&state);

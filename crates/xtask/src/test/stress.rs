@@ -1,7 +1,7 @@
 //! `cargo xtask test --stress N`: repeats the tests while real-time processes stall the cores and
 //! random processes of the tests are frozen, and lists every test that failed at least once.
 //!
-//! A finished round is a line of a file, so that a later call goes on with the next round.
+//! A finished round is a line of a file, so that a later call continues with the next round.
 
 use std::{
     collections::BTreeMap,
@@ -83,14 +83,14 @@ impl Record {
         fs::read_to_string(&self.file).map_err(|error| of_file(&self.file, &error))
     }
 
-    /// The number of finished rounds.
+    /// Returns the number of finished rounds.
     fn finished(&self) -> Result<u32, Failure> {
         let text = self.text()?;
         let rounds = text.lines().filter(|line| line.starts_with("round\t")).count();
         u32::try_from(rounds).map_err(|error| Failure(error.to_string()))
     }
 
-    /// The tests that failed in earlier rounds, with the seeds of these rounds.
+    /// Returns the tests that failed in earlier rounds, with the seeds of these rounds.
     fn failed(&self) -> Result<BTreeMap<String, Vec<u64>>, Failure> {
         let mut failed: BTreeMap<_, Vec<u64>> = BTreeMap::new();
         for line in self.text()?.lines() {
@@ -128,7 +128,7 @@ impl Record {
     }
 }
 
-/// The tested commit, with a mark of what is not committed.
+/// Returns the tested commit, with a mark if there are uncommitted changes.
 fn commit() -> Result<String, Failure> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").current_dir(root()).args(arguments).output();
@@ -145,7 +145,7 @@ fn commit() -> Result<String, Failure> {
     Ok(format!("{head}+{:08x}", hasher.finish() as u32))
 }
 
-/// One process for each core that stalls it again and again. They end with this value, or with
+/// The processes, one for each core, that stall it repeatedly. They end with this value, or with
 /// this process.
 struct Spinners(Vec<Child>);
 
@@ -171,7 +171,7 @@ impl Spinners {
 impl Drop for Spinners {
     fn drop(&mut self) {
         for spinner in &mut self.0 {
-            // A spinner that has ended has nothing to be killed.
+            // A spinner that has ended cannot be killed.
             let _ = spinner.kill();
             let _ = spinner.wait();
         }
@@ -193,5 +193,5 @@ pub(crate) fn spin(seed: u64) {
 }
 
 const SPIN_MS: std::ops::RangeInclusive<u64> = 1..=400;
-/// A spinner takes 57 % of a core.
+/// The ratio of rest to work, with which a spinner takes 57 % of a core.
 const REST: f64 = 0.75;
