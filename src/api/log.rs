@@ -207,14 +207,13 @@ impl Log for Facade {
 
 /// The log of a configuration, if it has one.
 #[derive(Clone)]
+#[cfg_attr(not(feature = "log"), derive(Default))]
 pub(super) struct Logger(pub(super) Option<Arc<dyn Log>>);
 
+#[cfg(feature = "log")]
 impl Default for Logger {
     fn default() -> Self {
-        #[cfg(feature = "log")]
-        return Self(Some(Arc::new(Facade)));
-        #[cfg(not(feature = "log"))]
-        Self(None)
+        Self(Some(Arc::new(Facade)))
     }
 }
 
