@@ -75,7 +75,7 @@ pub struct Settings {
     /// The key of the restart guard on each node, 1 to 256 bytes, the same for all clients. Default
     /// `redbolt:guard`.
     pub restart_guard_key: Vec<u8>,
-    /// How to treat a node without a restart guard of this configuration. Default: enrol and
+    /// How to treat a node without the restart guard that this client expects. Default: enrol and
     /// quarantine it.
     pub setup: Setup,
     /// How long a fencing counter is kept after the last grant, 1 to 365 days. Default 7 days.
@@ -318,7 +318,7 @@ impl Config {
         &self.settings
     }
 
-    /// Replaces the treatment of nodes without a restart guard of this configuration.
+    /// Replaces the setting `setup`.
     pub(crate) fn set_setup(&mut self, setup: Setup) {
         self.settings.setup = setup;
     }

@@ -63,7 +63,9 @@ pub struct Refusal {
     /// The votes of the last attempt, or of the extension.
     pub votes: Votes,
     /// The time until enough of the keys in the way expire for a quorum, if their holders do not
-    /// extend them. Known only for an acquisition that waited, or that requested several resources.
+    /// extend them. Known if the acquisition waited, or if its request is a script, which reports
+    /// the time with a denial: for several resources, shared locks, permits, fencing tokens and
+    /// most formats of other libraries.
     pub remaining: Option<Duration>,
 }
 
@@ -103,14 +105,14 @@ messages! {
         Forked: "it belongs to the process that this one was forked from",
         /// Too many nodes no longer have its key for a quorum to remain.
         Gone: "its key is gone on too many nodes",
-        /// It was auto-extended up to the maximum hold time. Reported shortly before its validity
-        /// ends.
+        /// It was auto-extended up to the maximum hold time. Reported a twentieth of the TTL, at
+        /// most 500 ms, before its validity ends.
         HeldTooLong: "it was held for as long as it may be",
         /// The engine that extended it was shut down or has failed. Reported by the engine, never
         /// by a core.
         ShutDown: "its engine has ended and let go of it",
-        /// No quorum extended a lock that is auto-extended. Reported shortly before its validity
-        /// ends, unless the driver runs too late.
+        /// No quorum extended a lock that is auto-extended. Reported as early as
+        /// [`HeldTooLong`](Self::HeldTooLong), unless the driver runs too late.
         Unextended: "no quorum extended it in time",
     }
 }

@@ -200,7 +200,7 @@ impl QueuePlace {
     }
 }
 
-/// The reply of a node to an ask in the queue.
+/// The reply of a node to a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueueReply {
     /// The node grants.

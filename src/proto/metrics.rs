@@ -18,8 +18,8 @@ use super::vote::{Cause, Vote};
 pub struct Metrics {
     /// The number of accepted acquisitions. Each ends in a grant or a refusal.
     pub acquisitions: u64,
-    /// The number of rounds of requests to the nodes: one for each acquisition, and one after each
-    /// pause.
+    /// The number of attempts, which are rounds of requests to the nodes. An acquisition makes one,
+    /// and another one after each pause. Changes of mode make attempts too.
     pub attempts: u64,
     /// The number of attempts that asked one node first, the lead, because it had reported a
     /// change.
@@ -118,8 +118,8 @@ pub struct NodeMetrics {
     pub connections: u64,
     /// The connections that failed to open or ended, by cause.
     pub link_failures: By<Cause>,
-    /// The number of changed keys that the node reported on its push link. A report of all keys at
-    /// once counts as one.
+    /// The number of notifications on the node's push link: changed keys, and published releases of
+    /// other libraries. A report that all keys have changed counts as one.
     pub pushes: u64,
     /// The number of times that the node was suspected of hanging.
     pub suspicions: u64,

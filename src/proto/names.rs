@@ -87,7 +87,8 @@ macro_rules! slab_ids {
 }
 
 slab_ids! {
-    /// The identifier of a lock from acquire to its end. It is never reused.
+    /// The identifier of a lock from acquire to its end. It is reused only after 2^31 further locks
+    /// in its slot.
     pub struct LockId;
     /// The identifier of an inspection.
     pub struct ViewId;

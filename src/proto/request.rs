@@ -23,6 +23,9 @@ pub const MAX_RESOURCE: usize = 64 << 10;
 
 /// A request for a lock on one or several resources, granted all or nothing.
 ///
+/// The calls that take a request validate it, and return a [`RequestError`] before anything is
+/// sent.
+///
 /// ```
 /// use std::time::Duration;
 /// use redbolt::{LockRequest, Wait};
@@ -281,8 +284,8 @@ impl AutoExtend {
 
     builder_methods! {
         /// Sets the interval between extensions: more than zero and at most half of the TTL. An
-        /// extension may come earlier, by a random part of the interval or together with those of
-        /// other locks.
+        /// extension comes earlier at random, by up to an eighth of the interval, and by up to a
+        /// further quarter if extensions of other locks are due.
         #[must_use]
         pub fn every(every: Duration) => every = Some(every);
 

@@ -40,7 +40,7 @@ pub enum RestartGuard {
     Off,
 }
 
-/// How to treat a node without a restart guard of this client's configuration.
+/// How to treat a node without the restart guard that this client expects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Setup {
@@ -51,14 +51,14 @@ pub enum Setup {
     /// quarantine. Otherwise as [`Enrol`](Self::Enrol). Unsafe if all nodes can lose their data at
     /// the same time.
     IfNew,
-    /// The operator states that all nodes are new. If no node of the set votes and none has a
-    /// restart guard of another configuration, they vote at once. Otherwise write nothing.
+    /// Let all nodes vote at once, because the operator states that they are new. Write nothing
+    /// unless all nodes answer, none votes yet, and none has another restart guard than this
+    /// client's.
     Init,
     /// Write nothing, for a client that only inspects.
     ReadOnly,
-    /// Replace the restart guard of all nodes by that of this configuration, with a
-    /// quarantine of the larger `max_ttl`, and close their other connections, on which the old
-    /// value was read.
+    /// Replace the restart guards of all nodes by this client's, with a quarantine of the larger
+    /// `max_ttl`, and close their other connections, on which the old value was read.
     Change,
 }
 

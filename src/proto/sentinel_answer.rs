@@ -12,8 +12,8 @@ use super::lease::Drift;
 use super::time::{ClockReading, Timestamp};
 
 /// The maximum age of the query whose answer counts. If the TTL of a lock is shorter than `max_ttl`
-/// by this, a lock granted by the old master expires before the quarantine of the new one ends
-/// (`crates/models/src/sentinel_answer.rs`).
+/// by at least this, a lock granted by the old master expires before the quarantine of the new one
+/// ends (`crates/models/src/sentinel_answer.rs`).
 pub const ANSWER_LASTS: Duration = Duration::from_secs(5);
 
 /// Returns the time since which a majority of `sentinels` has confirmed a master: the latest time

@@ -1,5 +1,5 @@
-//! Slots that keep their memory when they are freed, with identifiers that are never reused, and
-//! the time at which something is due for them.
+//! Slots that keep their memory when they are freed, and the time at which something is due for
+//! them. The identifier of a tenant is reused only after 2^31 further tenants of its slot.
 //!
 //! There is no queue of timers. Slots are in rows and rows in blocks, and each row and block has a
 //! lower bound of the time at which its first tenant is due. Arming costs two comparisons and
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_are_never_reused_but_memory_is() {
+    fn identifiers_are_not_reused_but_memory_is() {
         let mut slab = Slab::<Key, _>::new();
         let (first, value) = slab.occupy(Vec::<u8>::new);
         value.extend_from_slice(&[1; 100]);
