@@ -220,6 +220,7 @@ impl Core {
         if let (Ok(pttl), true) = (pttl, watch.is_ours())
             && watch.record_ttl(since, pttl, self.config.drift, now.boot)
         {
+            // The TTL fell faster than time has passed: the node's clock was set forward.
             self.nodes.doubt_clock(id, &mut env!(self, now));
         }
         // The key exists although the grant does not count, so it is undone.
@@ -245,6 +246,7 @@ impl Core {
     ) -> Result<(), Mistyped> {
         let (grants, cause) = self.nodes.candidate(id, &mut env!(self, now)).take_proof(token)?;
         if cause.is_some() {
+            // The keys exist although the grants do not count.
             self.undo_grants(id, grants.iter().map(|grant| grant.claim()), now);
         }
         self.run(now);
@@ -305,6 +307,7 @@ impl Core {
             _ => vote,
         };
         if vote == Vote::Grant && counted != Vote::Grant {
+            // The key exists although the grant does not count.
             self.undo_grants(id, [claim], now);
         }
         // A node whose guard shows a fault is excluded before its vote is counted.

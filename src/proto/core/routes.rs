@@ -354,6 +354,7 @@ impl Core {
         if link.is_push() {
             return self.nodes[id.index()].begin_push(&env!(self, now));
         }
+        // A new request must not run before an undo that is owed on this node.
         let is_burdened = self.claims.is_burdened(id);
         if self.nodes[id.index()].begin_connection(is_burdened, &mut env!(self, now)) {
             self.send_queued(id, now);
@@ -394,6 +395,7 @@ impl Core {
         if ghosts > 0 && self.claims.ghosts(id) > ghosts {
             self.node_mut(id).server.spread_ghosts();
         }
+        // Releases may have waited for this node only.
         self.settle_releases(now);
         self.common.effects.push(Effect::SetUp);
         self.common.effects.of_node(id, NodeEffect::ReportsLost);

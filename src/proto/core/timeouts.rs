@@ -90,6 +90,7 @@ impl Core {
     }
 
     fn held_due(&mut self, id: LockId, now: ClockReading) {
+        // The lease first: a lock whose validity has ended is lost, not extended.
         self.lease_due(id, now);
         self.run(now);
         self.transition(id, now, |lock| lock.heal_due());

@@ -108,6 +108,7 @@ impl Viewing {
     pub(super) fn take_fate(&mut self, at: usize, deleted: Result<i64, Cause>) {
         let view = &mut self.view.nodes[at];
         match deleted {
+            // The data was no longer as it was read.
             Ok(0) => view.fate = Some(Fate::Gone),
             Ok(_) => view.fate = Some(Fate::Deleted),
             Err(cause) => view.state = Err(cause),

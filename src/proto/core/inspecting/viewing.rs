@@ -55,6 +55,7 @@ impl Viewing {
 
     pub(super) fn ask(&mut self, id: ViewId, node: &mut Node, env: &mut Env<'_>) {
         match node.link.state() {
+            // The keys of a node that does not vote can be read.
             Link::Quarantined { .. } | Link::Ready => self.send(id, node, env),
             Link::Opening { .. } | Link::Handshake { .. } => self.queued.insert(node.id()),
             Link::Down { .. } if node.link.may_open(env.now.boot) => {

@@ -25,6 +25,7 @@ impl Views {
         nodes: &mut Nodes,
         env: &mut Env<'_>,
     ) -> ViewId {
+        // Long enough to connect to a node first.
         let until = env.now.boot + env.settings().connect_timeout;
         let (id, viewing) = self.0.occupy(Viewing::default);
         *viewing = Viewing::new(resource, force, nodes.all(), until);
@@ -189,10 +190,12 @@ fn held_claim<'c>(
     claims: &'c Claims,
     now: ClockReading,
 ) -> Option<&'c Claim> {
+    // Callers do not see a companion.
     if locks.mode_change(id).is_companion() {
         return None;
     }
     let lock = locks.find(id)?;
+    // The end of the lease may not have been reported yet.
     let is_held = lock.phase.is_held() && !lock.lease.remaining(now).is_zero();
     claims.find(lock.claim()).filter(|_| is_held)
 }

@@ -79,6 +79,7 @@ impl FairQueue {
             _ => return None,
         };
         let called: i64 = words.next()?.parse().ok()?;
+        // It is -1 if the first waiter is not called.
         let called = u64::try_from(called).ok().map(Duration::from_millis);
         let waiters = lines.map(Waiter::read).collect::<Option<Vec<_>>>()?;
         Some(Self { waiters, count, kept, called })
