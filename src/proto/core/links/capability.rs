@@ -15,9 +15,9 @@ use crate::proto::vote::Cause;
 /// The abilities of a node on one link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Capabilities {
-    /// `EVAL`. Extension and undo are scripts, so a node without it gets no requests.
+    /// The right to `EVAL`. Extension and undo are scripts, so a node without it gets no requests.
     scripts: Ability,
-    /// `EVALSHA`, for scripts that were sent before.
+    /// The right to `EVALSHA`, for scripts that were sent before.
     digests: Ability,
     /// Whether the node takes writes now, as opposed to `NOREPLICAS` and the like.
     writes: Ability,
@@ -113,7 +113,7 @@ impl Capabilities {
 /// The ability of a node to do one thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ability {
-    /// It was not tried, or is not answered.
+    /// The ability was not tried, or the answer is pending.
     #[default]
     Unknown,
     Given,

@@ -19,7 +19,7 @@ pub(crate) struct CommandLink {
     cause: Cause,
     /// The time from which a request may open the link ahead of its backoff.
     probe_at: Timestamp,
-    /// When the last connection was made.
+    /// The time of the last connection.
     connected_at: ClockReading,
 }
 

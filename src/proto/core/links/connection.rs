@@ -191,8 +191,8 @@ impl Node {
 
 /// The end of the link.
 impl Node {
-    /// Refuses the node as a voter. Its grants on this connection are undone, what it owes is sent
-    /// again, and then the link is closed.
+    /// Refuses the node as a voter. Any grants on this connection are undone, the undos that it
+    /// owes are sent again, and then the link is closed.
     pub(in crate::proto::core) fn retire(&mut self, cause: Cause, env: &mut Env<'_>) {
         let until = env.now.boot + env.settings().response_timeout;
         self.link.start_leaving(cause, until);
@@ -303,8 +303,8 @@ impl Node {
         self.retire(Cause::NoAnswer, env);
     }
 
-    /// Closes the link to a node whose answer is overdue by the dead-peer timeout. Returns whether
-    /// the connection continues.
+    /// Closes the link to a node that owes an answer and has been silent for the dead-peer timeout.
+    /// Returns whether the connection continues.
     pub(in crate::proto::core) fn check_silence(&mut self, env: &mut Env<'_>) -> bool {
         let dead_at = self.dead_at(env.settings().dead_peer_timeout).unwrap_or(Timestamp::NEVER);
         let is_dead = env.now.boot >= dead_at;

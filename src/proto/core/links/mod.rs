@@ -32,7 +32,7 @@ pub use self::server::Replicas;
 pub(crate) enum Silence {
     /// A connection, but no answer.
     Unanswered,
-    /// No connection.
+    /// The lack of a connection.
     Unreached,
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Lock {
     ttl_ms: u64,
     pub(crate) lease: Lease,
     held_since: Timestamp,
-    /// When it was granted or attached, for the metrics.
+    /// The time at which it was granted or attached, for the metrics.
     granted_at: Timestamp,
 }
 

@@ -17,7 +17,7 @@ use crate::proto::vote::Votes;
 pub(super) use self::lock::{Active, Lock, Phase};
 pub(super) use self::round::Round;
 
-/// All locks, with ids that are never reused.
+/// The locks of a core, with ids that are never reused.
 #[derive(Debug)]
 pub(super) struct Locks {
     places: Slab<LockId, LockEntry>,

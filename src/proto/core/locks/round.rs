@@ -11,9 +11,10 @@ use crate::proto::time::{ClockReading, Timestamp};
 pub(crate) struct Round {
     since: Timestamp,
     until: Timestamp,
-    /// When a quorum had answered.
+    /// The time at which a quorum had answered.
     quorum_at: Timestamp,
-    /// When the first of the other nodes has taken too long, or the lead if it is asked first.
+    /// The time at which the first of the other nodes has taken too long, or the lead if it is
+    /// asked first.
     rest_until: Timestamp,
 }
 

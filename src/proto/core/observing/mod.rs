@@ -21,7 +21,7 @@ use crate::proto::{
 
 pub use self::sight::{Leader, LeaderVerdict, LeaderView, NodeSight};
 
-/// All observers of a core.
+/// The observers of a core.
 pub(super) struct Observers {
     slots: Slab<ObserverId, Observation>,
     by_resource: BTreeMap<Vec<u8>, BTreeSet<Key>>,

@@ -27,9 +27,9 @@ pub struct LeaderView {
 pub enum LeaderVerdict {
     /// A holder has a quorum.
     Leader(Leader),
-    /// No holder can have a quorum.
+    /// The nodes show that no holder can have a quorum.
     Nobody,
-    /// Too few nodes have answered to decide whether a holder has a quorum.
+    /// The nodes that have answered are too few to decide whether a holder has a quorum.
     Unknown,
 }
 

@@ -39,7 +39,7 @@ struct Healed {
     node: NodeId,
     /// The number of repeated requests.
     tries: usize,
-    /// When it is asked again. Never while a request is pending.
+    /// The time at which it is asked again. Never while a request is pending.
     again_at: Timestamp,
     /// The time for which it keeps the permit if it grants.
     lease: Lease,
@@ -48,11 +48,11 @@ struct Healed {
 /// The agreement of the slots of a quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Agreed {
-    /// All grants that count are for one slot, or the lock is not a permit.
+    /// The grants that count are all for one slot, or the lock is not a permit.
     Yes,
     /// The answers that are pending can still make one slot agree. These nodes must be moved to it.
     NotYet(NodeSet),
-    /// No slot is free on a quorum.
+    /// The quorum is impossible: no slot is free on enough nodes.
     Never,
 }
 

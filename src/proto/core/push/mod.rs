@@ -43,7 +43,7 @@ pub(super) struct Push {
     published: Vec<QueueKey>,
     /// The channels of other libraries to which it is subscribed, or will be.
     channels: Channels,
-    /// Why it is subscribed to none of them, if that is known.
+    /// The reason why it is subscribed to none of them, if known.
     no_channel: Option<Cause>,
     /// The time before which it subscribes to no channel, because the node refused to end a
     /// subscription.
@@ -51,26 +51,26 @@ pub(super) struct Push {
     /// Whether the node can and may send notifications. This depends on two connections, and is
     /// tried again independently of them.
     ability: Ability,
-    /// Why the node cannot or may not send its invalidations here, as far as the first flight has
-    /// shown.
+    /// The reason why the node cannot or may not send its invalidations here, as far as the first
+    /// flight has shown.
     untracked: Option<Cause>,
     /// The time before which the node is not asked for invalidations again.
     tracked_from: Timestamp,
     /// The number of links that failed since one last notified.
     failures: u32,
-    /// When a lock last had a use for it. Zero if none has.
+    /// The time at which a lock last had a use for it. Zero if none has.
     wanted_at: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Closed, and not to be opened before `retry_at`.
+    /// The link is closed, and not to be opened before `retry_at`.
     Off { retry_at: Timestamp },
     /// The socket is being connected.
     Opening { until: Timestamp },
     /// The first flight has not been answered.
     Handshake { until: Timestamp },
-    /// It is subscribed.
+    /// The link is subscribed.
     Subscribed,
 }
 
@@ -118,7 +118,7 @@ enum Cursor {
 /// An event on a push link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News<'b> {
-    /// Every key may have changed.
+    /// A change of any number of keys.
     All,
     /// This key has changed.
     Key(&'b [u8]),
@@ -126,7 +126,7 @@ enum News<'b> {
     Subscribed(Result<(), Cause>),
     /// The first flight has ended, but the node cannot or may not report changes here.
     Untracked(Cause),
-    /// Another library has published a message about this resource.
+    /// A message of another library about this resource.
     Published(QueueKey),
     /// The node has confirmed the subscription of a lock to a channel of its library.
     Confirmed(LockId),
@@ -303,7 +303,7 @@ fn lasts(cause: Cause) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PushState {
-    /// No lock waits for them.
+    /// The link is not in use: no lock waits for notifications.
     Off,
     /// The connection is being prepared.
     Opening,

@@ -21,8 +21,8 @@ use crate::proto::restart_guard::{RestartGuard, RestartTrust};
 use crate::proto::time::{ClockReading, Timestamp};
 
 impl Core {
-    /// Sends a request as [`send`](Self::send) does, followed by a read of the replication id if
-    /// one was about to be sent, or if the answer will hardly come fast enough.
+    /// Sends a request as [`send`](Self::send) does. A read of the replication id follows if one
+    /// waits to be sent, or if the answer will hardly come fast enough.
     #[inline]
     pub(in crate::proto::core) fn send_with_proof(
         &mut self,
@@ -80,8 +80,8 @@ impl Node {
     /// Returns whether an answer to a request sent now is likely to come fast enough.
     #[inline]
     fn will_be_proven(&self, now: ClockReading) -> bool {
-        // A handshake may leave in pieces, so it is unknown when the commands behind it will run.
         let left = RESYNC_NS.saturating_sub(2 * self.pace.round_trip_ns());
+        // A handshake may leave in pieces, so it is unknown when the commands behind it will run.
         self.link.is_ready() && self.restart_guard.is_proven_within(left, now)
     }
 

@@ -23,11 +23,11 @@ pub(super) use self::watch::{Unproven, Watch};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FollowUp {
     None,
-    /// Report this cause, which explains more than the quarantine.
+    /// A report of this cause, which explains more than the quarantine.
     Blame(Cause),
-    /// Drop all other connections of the node.
+    /// A command that drops all other connections of the node.
     DropOthers,
-    /// Read value and TTL again.
+    /// A new read of value and TTL.
     Look,
 }
 

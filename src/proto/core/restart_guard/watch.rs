@@ -30,19 +30,19 @@ pub(crate) struct Watch {
     is_alone: bool,
     /// The value to be replaced once all nodes have been read. Empty for a missing key.
     seen: Option<Vec<u8>>,
-    /// When value and TTL were last read by themselves.
+    /// The time of the last read of value and TTL by themselves.
     guard_read: Moment,
     /// The last reading of the TTL.
     reading: Reading,
-    /// When the replication id was last requested, and how many of its answers are pending.
+    /// The time of the last request of the replication id, and the number of its pending answers.
     proof_asked: Moment,
     proofs_due: u32,
     /// The sending of the last command whose answer proves that the node has the same data.
     proven: Moment,
     /// Grants that count once the node is proven again.
     unproven: Vec<Unproven>,
-    /// Until when the node does not vote, because its clock was set forward and locks that it
-    /// granted may live.
+    /// The end of the time without a vote after the clock was set forward: locks that the node
+    /// granted may live until then.
     doubted_until: Timestamp,
 }
 
@@ -91,7 +91,7 @@ impl Moment {
         Self { at: now.boot, wall_ahead: now.wall.0.wrapping_sub(now.boot.0) }
     }
 
-    /// Returns the ns that have passed, by the larger of the two clocks.
+    /// Returns the ns that have passed, at least by either of the two clocks.
     #[inline]
     fn passed(self, now: ClockReading) -> u64 {
         // A clock that stood still or was set makes the span longer, never shorter: a doubt costs
@@ -164,7 +164,6 @@ impl Watch {
         self.is_ours = false;
     }
 
-    /// Returns the last value that was not ours, or ours if there was none.
     pub(super) fn found(&self) -> Option<Found> {
         self.found
     }
@@ -297,7 +296,6 @@ impl Watch {
         is_fast
     }
 
-    /// Records that the replication id is requested.
     pub(super) fn start_proof(&mut self, now: ClockReading) {
         self.proof_asked = Moment::of(now);
         self.proofs_due += 1;

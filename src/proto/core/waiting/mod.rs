@@ -26,7 +26,6 @@ pub(super) use self::waiter::ticket::{Ticket, TicketRead, Tickets};
 /// The wait of one lock: its deadline, its queues and its current pause.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// The time at which the caller requested the lock.
     asked_at: Timestamp,
     wait: Wait,
     deadline: Timestamp,
@@ -84,17 +83,14 @@ impl Waiting {
         !self.queues.is_empty()
     }
 
-    /// Returns the time at which the pause ends.
     pub(super) fn until(&self) -> Timestamp {
         self.pause.until()
     }
 
-    /// Returns the nodes whose notifications end the pause.
     pub(super) fn leads(&self) -> NodeSet {
         self.pause.leads()
     }
 
-    /// Returns whether the lock is subscribed to a channel on any node.
     pub(super) fn is_subscribed(&self) -> bool {
         !self.subscribed.is_empty()
     }

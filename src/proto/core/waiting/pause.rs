@@ -25,7 +25,7 @@ pub(crate) struct Pause {
     /// after which no notification was expected.
     splits: u32,
     jitter: Duration,
-    /// When the keys in the way expire, for each node that is known.
+    /// The times at which the keys in the way expire, for each node that is known.
     expiries: Vec<(NodeId, Timestamp)>,
     /// The number of these keys that must be gone before a quorum is possible.
     needed: usize,
@@ -79,7 +79,6 @@ impl Pause {
         self.needed = needed;
     }
 
-    /// Returns how many of the keys in the way must be gone before a quorum is possible.
     pub(super) fn needed(&self) -> usize {
         self.needed
     }
@@ -116,7 +115,6 @@ impl Pause {
         self.is_after_split && self.splits <= SPLITS
     }
 
-    /// Returns the leads: the nodes whose notifications end the pause.
     pub(super) fn leads(&self) -> NodeSet {
         self.leads
     }
@@ -154,7 +152,6 @@ impl Pause {
         std::mem::take(&mut self.is_woken)
     }
 
-    /// Returns whether a notification ended the pause, or the one before the current attempt.
     pub(super) fn is_woken(&self) -> bool {
         self.is_woken
     }

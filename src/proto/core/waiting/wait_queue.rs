@@ -26,9 +26,8 @@ use crate::proto::time::Timestamp;
 pub(crate) struct WaitQueues {
     queues: BTreeMap<QueueKey, WaitQueue>,
     seed: [u8; 16],
-    /// The number of positions given so far.
     positions: u64,
-    /// Emptied queues, kept for their memory.
+    /// The memory of emptied queues.
     spare: Vec<VecDeque<QueuedLock>>,
     /// The time of the next search for empty queues that can be forgotten.
     purge_at: Timestamp,
@@ -63,16 +62,15 @@ struct QueuedLock {
 struct WaitQueue {
     /// The locks in order of position. The front is never a gap.
     waiting: VecDeque<QueuedLock>,
-    /// The number of gaps.
     gaps: usize,
-    /// When another process was last seen to have or want the resource.
+    /// The time at which another process was last seen to have or want the resource.
     contended_at: Option<Timestamp>,
-    /// When a lock of this core last released the resource.
+    /// The time of the last release by a lock of this core.
     released_at: Option<Timestamp>,
-    /// Since when this core has taken the resource without another process being seen, or leaving a
-    /// turn.
+    /// The time since which this core has taken the resource without seeing another process or
+    /// leaving a turn.
     alone_since: Timestamp,
-    /// How long the last granted lock of this core had waited.
+    /// The time for which the last granted lock of this core had waited.
     waited: Duration,
     /// The nodes whose notifications were last waited for.
     leads: NodeSet,
@@ -124,7 +122,6 @@ impl WaitQueues {
         Self { seed, purge_at: Timestamp::NEVER, ..Self::default() }
     }
 
-    /// Returns whether no lock waits and nothing is remembered.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty()
@@ -201,7 +198,6 @@ impl WaitQueues {
         self.queues.values().filter_map(WaitQueue::front)
     }
 
-    /// Schedules a lock to request its resources.
     pub(super) fn schedule(&mut self, id: LockId) {
         self.scheduled.push_back(id);
     }
@@ -234,7 +230,6 @@ impl WaitQueues {
         }
     }
 
-    /// Returns the lock that listens to a ticket.
     pub(crate) fn listener(&self, ticket: TicketName) -> Option<LockId> {
         self.listeners.get(&ticket).copied()
     }
@@ -252,7 +247,6 @@ impl WaitQueues {
         }
     }
 
-    /// Returns when a lock of this core last released the resource, if that is remembered.
     pub(super) fn released_at(&self, key: QueueKey) -> Option<Timestamp> {
         self.queues.get(&key)?.released_at
     }
@@ -263,7 +257,6 @@ impl WaitQueues {
         contended_at.is_some_and(|at| now < at + REMEMBERED)
     }
 
-    /// Records that a lock of this core has released the resource.
     pub(super) fn released(&mut self, key: QueueKey, now: Timestamp) {
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.released_at = Some(now);
@@ -292,14 +285,12 @@ impl WaitQueues {
         self.queues.get(&key).map(|queue| (queue.leads, queue.waited)).unwrap_or_default()
     }
 
-    /// Records that a lock of this core was granted the resource.
     pub(super) fn granted(&mut self, key: QueueKey, waited: Duration) {
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.waited = waited;
         }
     }
 
-    /// Returns when [`purge`](Self::purge) is due.
     pub(crate) fn purge_at(&self) -> Timestamp {
         self.purge_at
     }
@@ -323,7 +314,7 @@ impl WaitQueues {
     }
 }
 
-/// How long a queue remembers other processes and releases.
+/// The time for which a queue remembers other processes and releases.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// The number of queues beyond which an empty one is kept only if another process wants its

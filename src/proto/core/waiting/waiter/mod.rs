@@ -182,7 +182,6 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// Returns whether the lock is first in all its queues.
     fn is_next(&self) -> bool {
         let queues = &self.waiting.queues;
         queues.iter().all(|&key| self.queues.front(key) == Some(self.id))
@@ -296,7 +295,6 @@ impl WaitingLock<'_> {
         self.env.arm(at);
     }
 
-    /// Returns the nodes whose notifications end the pause.
     pub(super) fn leads(&self) -> NodeSet {
         self.waiting.pause.leads()
     }
@@ -660,7 +658,6 @@ impl WaitingLock<'_> {
         self.ask_with_ticket(claims);
     }
 
-    /// Draws a random duration between the two.
     pub(super) fn draw(&mut self, (least, most): (Duration, Duration)) -> Duration {
         least + self.env.random_below(most.saturating_sub(least))
     }

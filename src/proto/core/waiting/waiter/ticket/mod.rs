@@ -57,19 +57,20 @@ pub(crate) struct Ticket {
     is_behind_many: bool,
     /// The end of the pause if a predecessor takes the resource that was read as free.
     rests_until: Option<Timestamp>,
-    /// When a request that followed a notification last won nothing.
+    /// The end of the last attempt that followed a notification and won nothing.
     woken_in_vain_at: Option<Timestamp>,
     /// The time in a pause after which the lock checks that its lead does not hang, and when it
     /// ends.
     silence: Duration,
     silent_until: Timestamp,
-    /// When the lock reads the resource from behind the first two, and whether the last such read
-    /// found it free.
+    /// The time of the next read from behind the first two, and whether the last such read found
+    /// the resource free.
     read_at: Timestamp,
     was_free: bool,
-    /// When the lock requests again because the holder may have ended without a release.
+    /// The time of the next request, because the holder may have ended without a release.
     ask_behind_holder_at: Timestamp,
-    /// When a predecessor that this lock has pinged expires, unless its owner has sent a request.
+    /// The time at which a predecessor pinged by this lock expires, unless its owner has sent a
+    /// request.
     pinged_until: Timestamp,
 }
 
@@ -115,14 +116,15 @@ impl TicketRead {
 enum Next {
     Wait,
     Pause(Timestamp),
-    /// Arm a timer for this time.
+    /// A timer for this time.
     LookAt(Timestamp),
     Read(TicketRead),
-    /// Read what the lock waits for at its lead.
+    /// A read of what the lock waits for at its lead.
     ReadLead,
-    /// Read what the lock waits for at its lead, and how long the holder may have the resource.
+    /// A read of what the lock waits for at its lead, and of how long the holder may have the
+    /// resource.
     ReadLeadAndLife,
-    /// Act as if the node had notified the lock.
+    /// The same as after a notification of the node.
     Wake,
 }
 
