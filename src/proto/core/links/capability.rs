@@ -62,7 +62,6 @@ impl Capabilities {
         self.digests.is_given()
     }
 
-    /// Returns whether the node takes writes now.
     pub(crate) fn writes(&self) -> Ability {
         self.writes
     }
@@ -75,7 +74,6 @@ impl Capabilities {
         self.undo = ability;
     }
 
-    /// Returns whether waiters can queue there.
     pub(crate) fn queue(&self) -> Ability {
         self.queue
     }
@@ -84,7 +82,6 @@ impl Capabilities {
         self.queue = ability;
     }
 
-    /// Returns the server's own compare-and-delete, if it is to be used.
     #[inline]
     pub(crate) fn compare_and_delete(&self) -> Option<CompareAndDelete> {
         self.compare_and_delete
@@ -143,7 +140,6 @@ fn is_about_keys(text: &[u8]) -> bool {
     memchr::memmem::find(text, b" access ").is_some()
 }
 
-/// The version of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version([u16; 3]);
 

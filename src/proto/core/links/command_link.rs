@@ -41,7 +41,6 @@ pub(crate) enum Link {
     Leaving { until: Timestamp },
 }
 
-/// The transitions.
 impl CommandLink {
     pub(super) fn new() -> Self {
         Self {
@@ -106,19 +105,16 @@ impl CommandLink {
     }
 }
 
-/// The questions.
 impl CommandLink {
     #[inline]
     pub(crate) fn state(&self) -> Link {
         self.state
     }
 
-    /// Returns why the node does not vote.
     pub(crate) fn cause(&self) -> Cause {
         self.cause
     }
 
-    /// Returns when the last connection was made.
     pub(crate) fn connected_at(&self) -> ClockReading {
         self.connected_at
     }
@@ -136,7 +132,6 @@ impl CommandLink {
         most.min(least * (1 << self.failures.min(16)))
     }
 
-    /// Returns whether a request may open the link ahead of its backoff.
     pub(crate) fn may_open(&self, now: Timestamp) -> bool {
         now >= self.probe_at
     }

@@ -181,7 +181,6 @@ impl Node {
         }
     }
 
-    /// Lets the node vote.
     pub(in crate::proto::core) fn mark_ready(&mut self, env: &mut Env<'_>) {
         self.link.mark_ready();
         self.finish_handshake();
@@ -202,7 +201,6 @@ impl Node {
         env.effects.of_node(self.id(), NodeEffect::LeaveIfIdle);
     }
 
-    /// Closes the command link.
     pub(in crate::proto::core) fn close(&self, cause: Cause, env: &mut Env<'_>) {
         env.ops.push_back(LinkOp::Close(LinkId::command(self.id())));
         env.effects.of_node(self.id(), NodeEffect::Sever(cause));

@@ -141,7 +141,6 @@ pub(crate) struct Handshake {
 pub(crate) struct Mistyped;
 
 impl Handshake {
-    /// Returns the first reason why the node must not vote.
     pub(crate) fn refused(&self) -> Option<Cause> {
         self.refused
     }
@@ -166,12 +165,10 @@ impl Handshake {
         self.capabilities
     }
 
-    /// Returns whether commands on this connection run in another database.
     pub(super) fn is_wrong_server(&self) -> bool {
         self.wrong_server
     }
 
-    /// Returns the restart guard's value, or `None` if the key is missing.
     pub(crate) fn restart_guard(&self) -> Option<&[u8]> {
         self.restart_guard.as_deref()
     }

@@ -34,7 +34,6 @@ impl HeldBack {
         std::mem::take(&mut self.0)
     }
 
-    /// Gives back the memory of a list that was taken.
     pub(crate) fn give_back(&mut self, mut list: Vec<ClaimId>) {
         list.clear();
         self.0 = list;

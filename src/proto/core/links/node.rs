@@ -205,7 +205,6 @@ impl Node {
         &mut self.handshake
     }
 
-    /// Keeps a text that explains a cause and is safe to show.
     pub(crate) fn explain(&mut self, cause: Cause, words: String) {
         self.detail = Some((cause, words));
     }
@@ -225,7 +224,6 @@ impl Node {
         self.received_at
     }
 
-    /// Returns the space for the next bytes of the socket.
     #[inline]
     pub(crate) fn space(&mut self) -> &mut [u8] {
         self.inbox.get_or_insert_default().space()
@@ -292,7 +290,7 @@ impl Node {
         self.detail = None;
     }
 
-    /// Returns when a node is dead that owes an answer and is silent.
+    /// Returns when a silent node that owes an answer counts as dead.
     pub(super) fn dead_at(&self, dead_peer_timeout: Duration) -> Option<Timestamp> {
         let oldest = self.pipeline.oldest()?;
         // A node that sends bytes is alive, however long its answer to a large pipeline takes.
@@ -311,7 +309,6 @@ impl Nodes {
         Self(config.node_ids().map(|node| Node::new(node, config.node(node))).collect())
     }
 
-    /// Returns the set of all nodes.
     pub(crate) fn all(&self) -> NodeSet {
         NodeSet::first(self.len())
     }

@@ -143,9 +143,10 @@ impl Server {
         self.ghosts_in = connection;
     }
 
-    /// Returns the client id of the dead connection that all such requests are in.
+    /// Returns the client id of the dead connection from which requests may still run, if there is
+    /// only one and it led to this process.
     pub(super) fn ghosts_in(&self, run_id: RunId) -> Option<u64> {
-        // In another process this id belongs to another client.
+        // In another process this id belongs to another client's connection.
         let dead = self.ghosts_in.filter(|dead| dead.run_id == run_id)?;
         Some(dead.client_id)
     }

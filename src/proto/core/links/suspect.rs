@@ -65,7 +65,6 @@ impl Nodes {
         since + self.allowance(id)
     }
 
-    /// Returns the longest round trip of all nodes.
     fn farthest(&self) -> Duration {
         let known = self.iter().filter_map(|node| node.pace.round_trip());
         known.max().unwrap_or_default()
@@ -86,7 +85,7 @@ impl Nodes {
 }
 
 impl Node {
-    /// Returns the progress of a connection attempt, and since when there was none.
+    /// Returns the progress of a connection attempt, and the time of the last progress.
     fn silence(&self) -> Option<(Silence, Timestamp)> {
         match self.link.state() {
             Link::Opening { since, .. } => Some((Silence::Unreached, since)),

@@ -44,9 +44,7 @@ pub(crate) struct Lock {
 /// The current work of a lock.
 #[derive(Debug)]
 pub(crate) struct Active {
-    /// The time of the current attempt, extension or release.
     pub(crate) round: Round,
-    /// The votes of the current attempt, extension or release.
     pub(crate) votes: Votes,
     pub(crate) keys: Keys,
     pub(crate) attempt: Attempt,
@@ -55,7 +53,6 @@ pub(crate) struct Active {
     pub(crate) permit: Permit,
     pub(crate) hold: Hold,
     pub(crate) mode_change: ModeChange,
-    /// The lock's ticket in the queue on the nodes.
     pub(crate) ticket: Option<Box<Ticket>>,
     /// The kind of another library's lock that was requested.
     foreign: Option<&'static LockKind>,
@@ -93,7 +90,6 @@ impl Lock {
         }
     }
 
-    /// Starts a lock for a request of this mode and TTL.
     pub(super) fn begin(&mut self, mode: LockMode, ttl_ms: u64) {
         (self.mode, self.ttl_ms) = (mode.packed(), ttl_ms);
     }
@@ -109,13 +105,11 @@ impl Lock {
         self.mode = mode.packed();
     }
 
-    /// Returns the claim of the current attempt, or of the one that was granted.
     #[inline]
     pub(crate) fn claim(&self) -> ClaimId {
         self.claim
     }
 
-    /// Sets the claim of the current attempt.
     pub(crate) fn asks_for(&mut self, claim: ClaimId) {
         self.claim = claim;
     }
@@ -150,7 +144,6 @@ impl Lock {
         self.held_since
     }
 
-    /// Returns when it was granted or attached, for the metrics.
     pub(crate) fn granted_at(&self) -> Timestamp {
         self.granted_at
     }
@@ -220,7 +213,6 @@ impl Active {
         self.hold.round_begins();
     }
 
-    /// Returns the kind of another library's lock that was requested.
     pub(crate) fn foreign(&self) -> Option<&'static LockKind> {
         self.foreign
     }

@@ -172,7 +172,6 @@ impl Locks {
         self.places.capacity()
     }
 
-    /// Returns the lock in this place.
     pub(super) fn at(&self, place: usize) -> Option<LockId> {
         self.places.at(place)
     }
@@ -181,13 +180,11 @@ impl Locks {
         self.places.ids()
     }
 
-    /// Schedules work for this lock at `at`.
     #[inline]
     pub(super) fn arm(&mut self, id: LockId, at: Timestamp) {
         self.places.arm(id, at);
     }
 
-    /// Returns when something is due for any lock.
     pub(super) fn due(&self) -> Timestamp {
         self.places.due()
     }

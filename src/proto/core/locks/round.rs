@@ -62,7 +62,6 @@ impl Round {
         self.quorum_at
     }
 
-    /// Returns when a quorum had answered.
     pub(crate) fn quorum_at(&self) -> Timestamp {
         self.quorum_at
     }

@@ -10,7 +10,6 @@ use crate::proto::event::{Event, LossCause, Refusal, RefusalReason};
 use crate::proto::request::{LockRequest, RequestError};
 use crate::proto::{lock_mode::LockMode, mutants::mutant, names::LockId, time::ClockReading};
 
-/// The commands.
 impl Core {
     pub(in crate::proto::core) fn begin_upgrade(
         &mut self,
@@ -96,7 +95,6 @@ impl Core {
     }
 }
 
-/// The life of the companion.
 impl Core {
     /// Creates a lock that requests the same resource on behalf of this one.
     fn begin_companion(&mut self, id: LockId, mode: LockMode, ttl: Duration, now: ClockReading) {

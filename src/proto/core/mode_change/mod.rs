@@ -56,7 +56,6 @@ impl ModeChange {
         }
     }
 
-    /// Returns its companion.
     pub(crate) fn companion(self) -> Option<LockId> {
         match self {
             Self::Upgrading(it) | Self::Upgraded(it) | Self::Downgrading(it) => Some(it),

@@ -96,7 +96,6 @@ impl Observers {
         keys.map(|&key| key.into())
     }
 
-    /// Returns when something is due for any observer.
     pub(super) fn due(&self) -> Timestamp {
         self.slots.due()
     }

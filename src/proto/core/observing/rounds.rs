@@ -14,7 +14,6 @@ use crate::proto::{
 };
 use crate::resp::{Token, command};
 
-/// The transitions of observers.
 impl Observers {
     /// Applies a change to an observer, and schedules its next work. An id that has ended is
     /// ignored.
@@ -63,7 +62,6 @@ impl Observers {
         self.slots.free(id);
     }
 
-    /// Does the work that is due for observers.
     pub(crate) fn check_timers(&mut self, nodes: &mut Nodes, env: &mut Env<'_>) {
         let mut at = 0;
         while let Some(id) = self.slots.next_due(&mut at, env.now.boot) {
@@ -125,7 +123,6 @@ impl Observers {
         ids.iter().for_each(|&id| self.change(id, env, |it, env| change(id, it, nodes, env)));
     }
 
-    /// Takes the answer to a read.
     pub(crate) fn answered(
         &mut self,
         (id, read): (ObserverId, Read),
@@ -143,7 +140,6 @@ impl Observers {
     }
 }
 
-/// The commands.
 impl Core {
     /// Returns the last announced verdict and the last reading of each node, or `None` before the
     /// first [`Event::Observed`].
@@ -162,7 +158,6 @@ impl Core {
 
 /// The rounds. Each transition returns when something is due for the observer.
 impl Observation {
-    /// Returns the verdict of all readings now.
     fn verdict(&self, quorum: usize) -> LeaderVerdict {
         let last =
             self.sights.iter().map(|sight| sight.last.as_ref().and_then(|it| it.as_ref().ok()));
@@ -291,7 +286,6 @@ impl Observation {
 }
 
 impl Nodes {
-    /// Asks a quorum of nodes to report changes.
     fn ask_for_reports(&mut self, env: &mut Env<'_>) {
         // In each round, because a push link that is not wanted for a few rounds is closed.
         let reporting = self.best_reporting(env.suspected, env.config.quorum());

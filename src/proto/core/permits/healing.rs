@@ -24,7 +24,6 @@ impl Healing {
         self.nodes.clear();
     }
 
-    /// Returns when the next node is due to be asked again.
     pub(super) fn due(&self) -> Timestamp {
         let all = self.nodes.iter().map(|healed| healed.again_at);
         all.min().unwrap_or(Timestamp::NEVER)
@@ -79,7 +78,7 @@ impl Healing {
 const PAUSES: [u32; 3] = [2, 4, 6];
 
 impl LockAtWork<'_> {
-    /// Requests a permit that was granted on the nodes that denied, or gave another slot.
+    /// Requests a granted permit also on the nodes that denied, or gave another slot.
     pub(in crate::proto::core) fn heal(&mut self) {
         self.active.permit.healing.round_trip = self.active.round.took(self.env.now.boot);
         self.heal_at(self.active.votes.denies());

@@ -77,7 +77,6 @@ impl Permit {
         self.healing.begin();
     }
 
-    /// Returns when a node is due to be healed.
     pub(super) fn due(&self) -> Timestamp {
         self.healing.due()
     }

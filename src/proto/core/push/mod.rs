@@ -235,7 +235,6 @@ impl Push {
         self.stage == Stage::Subscribed && matches!(self.tracking, Tracking::On { .. })
     }
 
-    /// Returns whether the node sends notifications, as far as it has shown.
     pub(super) fn ability(&self) -> Ability {
         self.ability
     }
@@ -254,7 +253,6 @@ impl Push {
         by_choice
     }
 
-    /// Returns the bytes that wait to be written.
     #[inline]
     pub(super) fn unsent(&self) -> &[u8] {
         self.pipeline.unsent()
@@ -265,7 +263,6 @@ impl Push {
         self.pipeline.sent(bytes);
     }
 
-    /// Returns the space for the next bytes of the socket.
     #[inline]
     pub(super) fn space(&mut self) -> &mut [u8] {
         self.inbox.space()
@@ -285,7 +282,6 @@ impl Push {
         self.inbox = inbox;
     }
 
-    /// Returns the next token of what was read, and its length.
     pub(super) fn decode<'t>(
         &mut self,
         unread: &'t [u8],

@@ -21,7 +21,6 @@ use crate::resp::{Token, command};
 /// news.
 type TrackingNews = Option<Result<(), Cause>>;
 
-/// The push link.
 impl Node {
     /// Opens the push link, or keeps it open, for a waiter or an observer.
     pub(in crate::proto::core) fn want_push(&mut self, env: &mut Env<'_>) {
@@ -69,7 +68,6 @@ impl Node {
         self.push.begin_to_linger(env);
     }
 
-    /// Closes the push link.
     pub(in crate::proto::core) fn close_push(&mut self, cause: Cause, env: &mut Env<'_>) {
         let link = LinkId::push(self.id(), env.settings().nodes.len());
         env.ops.push_back(LinkOp::Close(link));
@@ -164,7 +162,6 @@ impl Node {
     }
 }
 
-/// The reports.
 impl Node {
     /// Makes the node report on the push link what the command link reads, once the push link is
     /// subscribed.
@@ -237,7 +234,6 @@ impl Node {
         env.effects.of_node(self.id(), NodeEffect::RefreshObservers);
     }
 
-    /// Takes the answer to a command about reports.
     pub(in crate::proto::core) fn take_tracking_answer(
         &mut self,
         pending: Pending,

@@ -172,7 +172,7 @@ impl Candidate<'_, '_> {
         }
     }
 
-    /// Decides whether a node votes whose restart guard is ours.
+    /// Decides whether a node with our restart guard votes.
     fn judge_ours(&mut self, standing: Standing, value: Vec<u8>) {
         let (now, setup) = (self.env.now.boot, self.env.settings().setup);
         match standing {
@@ -404,7 +404,7 @@ impl Candidate<'_, '_> {
         self.read_guard_again()
     }
 
-    /// Reads the guard of a node again that may have other data than before.
+    /// Reads the guard again, because the node may have other data than before.
     fn doubt_history(&mut self) {
         // Also on a link in quarantine: requests behind this must not count either.
         self.node.restart_guard.question();
@@ -485,7 +485,8 @@ impl Candidate<'_, '_> {
         self.keep_out(cause, self.env.now.boot + READS_APART, FollowUp::None)
     }
 
-    /// Withdraws the doubt about the node's clock, and reads a node again that was kept out for it.
+    /// Withdraws the doubt about the node's clock. Reads the guard again if the node was kept out
+    /// for it.
     pub(super) fn believe_clock(&mut self) {
         let was_doubted = self.node.restart_guard.is_doubted(self.env.now.boot);
         self.node.restart_guard.believe_clock();

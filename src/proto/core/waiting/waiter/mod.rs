@@ -493,8 +493,8 @@ impl WaitingLock<'_> {
         }
     }
 
-    /// Records the remaining life of the key in the way, in ms as above, from a read or from the
-    /// reply to a request.
+    /// Records the remaining life of the key in the way from a read or from the reply to a request,
+    /// in ms; -1 and -2 as in the answer of `PTTL`.
     pub(crate) fn record_life(&mut self, node: NodeId, ms: i64) -> Decision {
         if ms == -1 || !matches!(self.lock.phase, Phase::Asking | Phase::Pausing) {
             return Decision::Continue;
@@ -669,7 +669,7 @@ const MUTED_AFTER_DENIAL: (Duration, Duration) =
     (Duration::from_millis(16), Duration::from_millis(4));
 const OLD: Duration = Duration::from_millis(250);
 
-/// The longest such interval if the lead granted and others did not.
+/// The longest interval for which notifications are ignored if the lead granted and others did not.
 const MUTED_AFTER_SPLIT: Duration = Duration::from_millis(50);
 
 /// The longest time for which a core ignores notifications after a turn left to others. It is also

@@ -233,7 +233,7 @@ impl WaitingLock<'_> {
         ticket.former.take_if(|_| is_known)
     }
 
-    /// Returns the grace that the owner needs, whose last request took `took`.
+    /// Returns the grace that the owner needs if its last request took `took`.
     fn needed_grace(&self, took: Duration) -> Duration {
         let is_notified = self.nodes.iter().any(|node| node.push.notifies());
         grace_for(self.env.round_trip.max(took), is_notified)
@@ -314,8 +314,8 @@ impl WaitingLock<'_> {
 
 /// The reads of a lock with a ticket.
 impl WaitingLock<'_> {
-    /// Returns whether this lock and all before it wait for permits. Behind any other ticket, a free
-    /// slot is not for this lock.
+    /// Returns whether this lock and all before it wait for permits. Behind any other ticket, a
+    /// free slot is not for this lock.
     fn waits_for_slot(&self) -> bool {
         if mutant!(SlotsNotCounted) {
             return false;
