@@ -188,10 +188,10 @@ SIGTERM to the process in the background releases the lock earlier. Do not kill 
 then the lock ends after --ttl, and nothing stops the script. `redbolt lock` is safer, because it
 is two processes that watch each other.
 
-With --sh it prints REDBOLT_KEY, REDBOLT_HOLD_PID (the process in the background), and with --fencing
-and --permits REDBOLT_FENCING_TOKEN and REDBOLT_SLOT, for `eval`. If the lock is not taken, it prints
-`exit STATUS`, so the script does not go on. Without --sh it prints the permit and the token alone,
-each on a line of its own.
+With --sh it prints variables for `eval`: REDBOLT_KEY, REDBOLT_HOLD_PID (the process in the
+background), with --fencing REDBOLT_FENCING_TOKEN, and with --permits REDBOLT_SLOT. If the lock is
+not taken, it prints `exit STATUS`, so the script does not go on. Without --sh it prints the permit
+and the token alone, each on a line of its own.
 
 Exit status: 0 when the lock is held, or
    64  wrong usage                            71  refused by the operating system

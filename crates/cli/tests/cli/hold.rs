@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use redbolt_test_servers::on_a_real_clock;
 
 use crate::harness::{Running, World, children, eventually, lives, run, send, shell_until};
 
@@ -31,16 +33,18 @@ fn a_script_has_the_lock_until_it_ends() {
 
 #[test]
 fn the_lock_is_extended_while_the_script_runs() {
-    let world = World::of(1);
-    let text = format!("\"$0\" hold --ttl 3s job || exit; echo > held; {}", shell_until("go"));
-    let running = Running::start(script(&world, &text));
-    world.written("held");
-    world.until_extended(0, "job");
-    let label = world.run(&["status", "job"]).expect(0).stdout;
-    assert!(label.contains(&format!(":{} on 1 of 1", running.pid())), "the script's: {label}");
-    fs::write(world.path("go"), "").unwrap();
-    running.end().expect(0);
-    until_free(&world, "job");
+    on_a_real_clock(Duration::from_secs(3), || {
+        let world = World::of(1);
+        let text = format!("\"$0\" hold --ttl 3s job || exit; echo > held; {}", shell_until("go"));
+        let running = Running::start(script(&world, &text));
+        world.written("held");
+        world.until_extended(0, "job");
+        let label = world.run(&["status", "job"]).expect(0).stdout;
+        assert!(label.contains(&format!(":{} on 1 of 1", running.pid())), "the script's: {label}");
+        fs::write(world.path("go"), "").unwrap();
+        running.end().expect(0);
+        until_free(&world, "job");
+    });
 }
 
 #[test]
@@ -136,54 +140,60 @@ fn a_signal_to_the_background_process_releases_the_lock() {
 
 #[test]
 fn a_lost_lock_ends_the_script_and_what_it_started() {
-    let world = World::of(3);
-    let text = "\"$0\" hold --ttl 3s job || exit
-        sh -c 'echo $$ > child; exec sleep 600' &
-        echo > held; wait; echo went on";
-    let running = Running::start(script(&world, text));
-    world.written("held");
-    let child = world.process("child");
-    world.take("job");
-    let ran = running.end();
-    assert_eq!(ran.signal, Some(Signal::SIGTERM as i32), "{ran:?}");
-    ran.expect_says("job: the lock is lost: ").expect_says("stopping its process: SIGTERM");
-    eventually("the child has ended", || !lives(child));
+    on_a_real_clock(Duration::from_secs(3), || {
+        let world = World::of(3);
+        let text = "\"$0\" hold --ttl 3s job || exit
+            sh -c 'echo $$ > child; exec sleep 600' &
+            echo > held; wait; echo went on";
+        let running = Running::start(script(&world, text));
+        world.written("held");
+        let child = world.process("child");
+        world.take("job");
+        let ran = running.end();
+        assert_eq!(ran.signal, Some(Signal::SIGTERM as i32), "{ran:?}");
+        ran.expect_says("job: the lock is lost: ").expect_says("stopping its process: SIGTERM");
+        eventually("the child has ended", || !lives(child));
+    });
 }
 
 #[test]
 fn a_script_that_ignores_sigterm_is_killed_before_the_lock_ends() {
-    let world = World::of(3);
-    let text = format!(
-        "trap 'echo > asked' TERM; \"$0\" hold --ttl 6s job || exit; echo > held; {}",
-        shell_until("never")
-    );
-    let running = Running::start(script(&world, &text));
-    world.written("held");
-    for node in &world.nodes {
-        node.pause();
-    }
-    let ran = running.end();
-    for node in &world.nodes {
-        node.resume();
-    }
-    assert_eq!(ran.signal, Some(Signal::SIGKILL as i32), "{ran:?}");
-    assert!(world.path("asked").exists(), "SIGTERM came first");
-    ran.expect_says("stopping its process: SIGKILL");
+    on_a_real_clock(Duration::from_secs(6), || {
+        let world = World::of(3);
+        let text = format!(
+            "trap 'echo > asked' TERM; \"$0\" hold --ttl 6s job || exit; echo > held; {}",
+            shell_until("never")
+        );
+        let running = Running::start(script(&world, &text));
+        world.written("held");
+        for node in &world.nodes {
+            node.pause();
+        }
+        let ran = running.end();
+        for node in &world.nodes {
+            node.resume();
+        }
+        assert_eq!(ran.signal, Some(Signal::SIGKILL as i32), "{ran:?}");
+        assert!(world.path("asked").exists(), "SIGTERM came first");
+        ran.expect_says("stopping its process: SIGKILL");
+    });
 }
 
 #[test]
 fn with_warn_the_script_goes_on() {
-    let world = World::of(3);
-    let text = format!(
-        "\"$0\" hold --ttl 3s --on-loss warn job || exit; echo > held; {}; echo went on",
-        shell_until("go")
-    );
-    let running = Running::start(script(&world, &text));
-    world.written("held");
-    world.take("job");
-    eventually("the loss is reported", || running.said().contains("goes on without it"));
-    fs::write(world.path("go"), "").unwrap();
-    assert_eq!(running.end().expect(0).stdout, "went on\n");
+    on_a_real_clock(Duration::from_secs(3), || {
+        let world = World::of(3);
+        let text = format!(
+            "\"$0\" hold --ttl 3s --on-loss warn job || exit; echo > held; {}; echo went on",
+            shell_until("go")
+        );
+        let running = Running::start(script(&world, &text));
+        world.written("held");
+        world.take("job");
+        eventually("the loss is reported", || running.said().contains("goes on without it"));
+        fs::write(world.path("go"), "").unwrap();
+        assert_eq!(running.end().expect(0).stdout, "went on\n");
+    });
 }
 
 #[test]
