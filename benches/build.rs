@@ -14,7 +14,8 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
 }
 
-/// Cargo tells only the inherited profile. The name of ours is a folder above the output.
+/// Returns the build profile. Cargo reports only the inherited one; the name of the profile itself
+/// is a folder above the output.
 fn profile() -> Option<String> {
     let ours = env::var_os("OUT_DIR")?;
     let above = Path::new(&ours).ancestors().find(|folder| folder.ends_with("build"))?.parent()?;

@@ -1,6 +1,6 @@
-//! The codec beside other codecs, one by one, with criterion's statistics.
+//! The codec compared with other codecs, one by one, with criterion's statistics.
 //!
-//! For ratios use `codec_table`, which lets the contenders of a shape take turns.
+//! For ratios use `codec_table`, in which the contenders of a shape take turns.
 
 // The macros of criterion make public items.
 #![allow(missing_docs)]

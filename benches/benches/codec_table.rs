@@ -1,4 +1,4 @@
-//! The codec beside other codecs as a table of ratios, in Markdown.
+//! The codec compared with other codecs as a table of ratios, in Markdown.
 //!
 //! The contenders of a shape take turns, each for at least 50 microseconds, so that other load on
 //! the machine affects all of them alike. A ratio is computed within a turn; the table shows the
@@ -67,7 +67,8 @@ fn row(name: &str, replies: usize, contenders: &mut [impl FnMut() -> usize]) {
     println!();
 }
 
-/// One turn outside of `cargo bench`, which only checks that all contenders run.
+/// Returns the number of turns: one outside `cargo bench`, which only checks that all contenders
+/// run.
 fn turns_wanted() -> usize {
     if env::args().any(|arg| arg == "--bench") { TURNS } else { 1 }
 }
@@ -88,7 +89,7 @@ fn time(contender: &mut impl FnMut() -> usize, calls: u32) -> Duration {
     start.elapsed()
 }
 
-/// The first quartile, the median and the third quartile.
+/// Returns the first quartile, the median and the third quartile.
 fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);

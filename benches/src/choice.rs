@@ -1,54 +1,54 @@
-//! The selection of the command line, as the parts use it. Not here: parsing the command line.
+//! The selection of the command line, as the parts use it.
 
 use std::time::Duration;
 
 use crate::placement::Placement;
 
-/// What is measured, of which contenders, and in which placement.
+/// The measurements, contenders and placements to use.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Fewer and shorter rounds: all parts together take about two minutes.
+    /// `true` for fewer and shorter rounds: all parts together take about two minutes.
     pub quick: bool,
-    /// The numbers of nodes. Empty: the part's own.
+    /// The numbers of nodes; the part's own if empty.
     pub nodes: Vec<usize>,
-    /// The placements of client and nodes. Empty: the part's own.
+    /// The placements of client and nodes; the part's own if empty.
     pub placements: Vec<Placement>,
-    /// Parts of the contenders' names. Empty: all contenders.
+    /// Parts of the contenders' names; all contenders if empty.
     pub contenders: Vec<String>,
-    /// How many processes wait for one lock. Empty: the part's own.
+    /// The numbers of processes that wait for one lock; the part's own if empty.
     pub waiters: Vec<usize>,
-    /// How long a process holds the lock for which others wait. Empty: the part's own.
+    /// The times for which a process holds the lock; the part's own if empty.
     pub sections: Vec<Duration>,
     /// The usable cores, read before any affinity was set.
     pub cores: Vec<usize>,
 }
 
 impl Choice {
-    /// Whether the contender of this name is selected.
+    /// Returns `true` if the contender of this name is selected.
     #[must_use]
     pub fn wants(&self, name: &str) -> bool {
         self.contenders.is_empty() || self.contenders.iter().any(|part| name.contains(part))
     }
 
-    /// The selected numbers of nodes, or else the part's own.
+    /// Returns the selected numbers of nodes, or else the part's own.
     #[must_use]
     pub fn nodes_or(&self, own: &[usize]) -> Vec<usize> {
         or(&self.nodes, own)
     }
 
-    /// The selected placements, or else the part's own.
+    /// Returns the selected placements, or else the part's own.
     #[must_use]
     pub fn placements_or(&self, own: &[Placement]) -> Vec<Placement> {
         or(&self.placements, own)
     }
 
-    /// The selected numbers of waiting processes, or else the part's own.
+    /// Returns the selected numbers of waiting processes, or else the part's own.
     #[must_use]
     pub fn waiters_or(&self, own: &[usize]) -> Vec<usize> {
         or(&self.waiters, own)
     }
 
-    /// The selected lengths of a section, or else the part's own.
+    /// Returns the selected lengths of a section, or else the part's own.
     #[must_use]
     pub fn sections_or(&self, own: &[Duration]) -> Vec<Duration> {
         or(&self.sections, own)

@@ -27,7 +27,7 @@ pub struct Shape {
     pub piece: usize,
 }
 
-/// Decodes a shape's stream and sums up what it finds.
+/// A function that returns a decoder for a shape's stream, which sums up what it finds.
 pub type Decode = fn(&Shape) -> Box<dyn FnMut() -> u64>;
 
 /// The decoding contenders, the two floors first.
@@ -42,7 +42,7 @@ pub const DECODERS: &[(&str, Decode)] = &[
     ("redis", with_redis),
 ];
 
-/// All shapes, with the mixed pipeline also in pieces of 7 bytes.
+/// Returns all shapes, with the mixed pipeline also in pieces of 7 bytes.
 #[must_use]
 pub fn shapes() -> Vec<Shape> {
     let whole = |name, replies: Vec<Vec<u8>>| {
@@ -84,7 +84,8 @@ fn message() -> Vec<u8> {
     [b"*3\r\n".to_vec(), bulk(b"message"), bulk(b"locks:free"), bulk(b"job:4711")].concat()
 }
 
-/// The replies that a lock client gets: grants, denials, TTLs, releases, tokens, errors, lists.
+/// Returns the replies that a lock client gets: grants, denials, TTLs, releases, tokens, errors,
+/// lists.
 fn mixed() -> Vec<Vec<u8>> {
     let of_eight = [
         b"+OK\r\n".to_vec(),
@@ -132,7 +133,7 @@ fn with_callback(
     })
 }
 
-/// The floor: parses tokens and trusts that they are well formed and not too large. Returns the
+/// Parses tokens, as a floor, and trusts that they are well formed and not too large. Returns the
 /// length of the complete ones.
 #[inline]
 fn byte_loop(
@@ -175,7 +176,7 @@ fn line(rest: &[u8], find_cr: impl Fn(&[u8]) -> Option<usize>) -> Option<(&[u8],
     Some((&rest[..len], len + 2))
 }
 
-/// A number up to the first byte that is no digit, and the length of its line.
+/// Returns a number up to the first byte that is not a digit, and the length of its line.
 #[inline]
 fn number(rest: &[u8]) -> Option<(i64, usize)> {
     let negative = *rest.first()? == b'-';
@@ -190,7 +191,7 @@ fn number(rest: &[u8]) -> Option<(i64, usize)> {
     }
 }
 
-/// The other floor: finds the end of a line first and then reads the line. It trusts as much.
+/// Finds the end of a line first and then reads the line, as the other floor, with the same trust.
 #[inline]
 fn line_loop(
     bytes: &[u8],
@@ -253,7 +254,7 @@ fn with_redbolt(shape: &Shape) -> Box<dyn FnMut() -> u64> {
     })
 }
 
-/// This decoder consumes its buffer, as [`with_bytes_mut`] does.
+/// Decodes with frames. This decoder consumes its buffer, as [`with_bytes_mut`] does.
 fn with_frames(shape: &Shape) -> Box<dyn FnMut() -> u64> {
     let shape = shape.clone();
     let (mut decoder, mut buffer) = (FrameDecoder::new(Limits::default()), BytesMut::new());
@@ -308,7 +309,8 @@ fn sum_of_range(frame: &RangeFrame) -> u64 {
     }
 }
 
-/// This decoder consumes its buffer, so refilling it is part of the work, as reading a socket is.
+/// Decodes from a `BytesMut`. This decoder consumes its buffer, so refilling it is part of the
+/// work, as reading a socket is.
 fn with_bytes_mut(shape: &Shape) -> Box<dyn FnMut() -> u64> {
     let shape = shape.clone();
     let mut buffer = BytesMut::new();
@@ -339,7 +341,7 @@ fn sum_of_bytes(frame: &BytesFrame) -> u64 {
     }
 }
 
-/// One parser for all replies, like that of a connection.
+/// Decodes with redis: one parser for all replies, like that of a connection.
 fn with_redis(shape: &Shape) -> Box<dyn FnMut() -> u64> {
     let shape = shape.clone();
     let mut parser = Parser::new();
@@ -377,7 +379,7 @@ impl Read for Pieces<'_> {
 }
 
 impl Shape {
-    /// How much of the stream has arrived, after each read.
+    /// Returns how much of the stream has arrived after each read.
     fn arrivals(&self) -> impl Iterator<Item = usize> {
         let len = self.stream.len();
         (1..=len.div_ceil(self.piece)).map(move |pieces| (pieces * self.piece).min(len))
@@ -403,7 +405,8 @@ pub enum Command {
     Evalsha,
 }
 
-/// Appends a command to a reused buffer and returns its length.
+/// A function that returns an encoder, which appends a command to a reused buffer and returns its
+/// length.
 pub type Encode = fn(Command) -> Box<dyn FnMut() -> usize>;
 
 /// The encoding contenders, the floor first.
@@ -424,7 +427,7 @@ struct Inputs {
     ttl: u64,
 }
 
-/// `black_box` hides the inputs, or the compiler would encode them itself.
+/// Returns the inputs. `black_box` hides them, or the compiler would encode them itself.
 fn inputs() -> Inputs {
     black_box(Inputs {
         key: b"orders:4711",
@@ -434,7 +437,7 @@ fn inputs() -> Inputs {
     })
 }
 
-/// The floor: appends the command piece by piece, with the constant pieces joined and only the
+/// Appends, as a floor, the command piece by piece, with the constant pieces joined and only the
 /// lengths and numbers formatted.
 fn by_hand(command: Command) -> Box<dyn FnMut() -> usize> {
     into_reused(move |out| {

@@ -1,4 +1,4 @@
-//! What the nodes did, by their own count, which no client can hide.
+//! The work of the nodes, by their own count, which no client can hide.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use redbolt_test_servers::{Connection, Reply, Server};
 
-/// Reads the counters of a set of nodes, over connections of its own.
+/// A reader of the counters of a set of nodes, over separate connections.
 pub struct Counts {
     connections: Vec<Connection>,
 }
@@ -18,7 +18,7 @@ impl Counts {
         Self { connections: servers.iter().map(Server::connect).collect() }
     }
 
-    /// What all nodes together have used since their start.
+    /// Returns the usage of all nodes together since their start.
     ///
     /// # Errors
     ///
@@ -30,7 +30,7 @@ impl Counts {
         self.connections.iter_mut().try_fold(NodeUsage::default(), |sum, node| Ok(sum + own(node)?))
     }
 
-    /// How many `SET`s each node has run since its start, including those of scripts.
+    /// Returns how many `SET`s each node has run since its start, including those of scripts.
     ///
     /// # Errors
     ///
@@ -40,14 +40,14 @@ impl Counts {
     }
 }
 
-/// What nodes have used.
+/// The usage of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeUsage {
-    /// CPU time of their processes.
+    /// The CPU time of their processes.
     pub cpu: Duration,
-    /// How often they read from a connection: requests that came together are one.
+    /// The number of reads from a connection: requests that came together are one.
     pub reads: u64,
-    /// How often they wrote to a connection: replies and notifications that left together are one.
+    /// The number of writes to a connection: replies and notifications that left together are one.
     pub writes: u64,
 }
 
@@ -102,7 +102,7 @@ fn info(connection: &mut Connection, section: &str) -> Result<String> {
     }
 }
 
-/// The text behind the name and a colon.
+/// Returns the text after the name and a colon.
 fn value<'a>(info: &'a str, name: &str) -> Result<&'a str> {
     let of = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
     info.lines().find_map(of).with_context(|| format!("INFO has no {name}"))

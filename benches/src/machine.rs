@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::system::uname;
 use serde_json::{Value, json};
 
-/// The environment, which says as much about a figure as the code.
+/// The environment, which affects a figure as much as the code.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The name and the text of each line.
@@ -37,13 +37,13 @@ impl Machine {
         Self { lines }
     }
 
-    /// A list in Markdown.
+    /// Returns a list in Markdown.
     #[must_use]
     pub fn list(&self) -> String {
         self.lines.iter().map(|(name, line)| format!("- {name}: {line}\n")).collect()
     }
 
-    /// For programs.
+    /// Returns the environment for programs.
     #[must_use]
     pub fn json(&self) -> Value {
         self.lines.iter().map(|(name, line)| ((*name).to_owned(), json!(line))).collect()
@@ -65,7 +65,7 @@ fn nodes() -> String {
     version.map_or_else(|| text.clone(), |version| format!("redis {version}"))
 }
 
-/// The build profile, as passed on by the build script.
+/// Returns the build profile, as passed on by the build script.
 fn profile() -> String {
     let slow =
         if cfg!(debug_assertions) { "; NOT OPTIMISED: the figures mean nothing" } else { "" };
@@ -81,7 +81,7 @@ fn date() -> String {
     said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))
 }
 
-/// The first line of a program's output; empty if the program does not run.
+/// Returns the first line of a program's output; empty if the program does not run.
 fn said(command: &mut Command) -> String {
     let output = command.output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).lines().next().unwrap_or_default().to_owned()

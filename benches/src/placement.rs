@@ -14,11 +14,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// The cores of client and nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// All on the same core.
+    /// All run on the same core.
     OneCore,
-    /// The client on one core, the nodes on the others.
+    /// The client runs on one core, the nodes on the others.
     Split,
-    /// Wherever the kernel schedules them.
+    /// The kernel schedules them.
     Unpinned,
 }
 
@@ -27,7 +27,7 @@ impl Placement {
     pub const ALL: [(&'static str, Self); 3] =
         [("one-core", Self::OneCore), ("split", Self::Split), ("unpinned", Self::Unpinned)];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -81,11 +81,11 @@ impl FromStr for Placement {
     }
 }
 
-/// The cores that this thread may run on. Call this before any affinity is set.
+/// Returns the cores that this thread may run on. Call this before any affinity is set.
 ///
 /// # Errors
 ///
-/// The system does not tell.
+/// The system does not report them.
 pub fn usable_cores() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
@@ -95,7 +95,7 @@ fn list(cores: &[usize]) -> String {
     cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The main thread, on which Redis runs commands.
+/// Returns the id of the main thread, on which Redis runs commands.
 fn pid(server: &Server) -> Pid {
     // A process id fits, and is never zero.
     Pid::from_raw(server.pid() as i32).expect("a running server has a process id")

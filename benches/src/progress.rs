@@ -8,13 +8,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A visible bar.
+    /// Returns a visible bar.
     #[must_use]
     pub fn new() -> Self {
         Self::on(ProgressDrawTarget::stderr_with_hz(REDRAWN_PER_SECOND))
     }
 
-    /// A hidden bar.
+    /// Returns a hidden bar.
     #[must_use]
     pub fn hidden() -> Self {
         Self::on(ProgressDrawTarget::hidden())
@@ -66,6 +66,7 @@ impl Default for Progress {
     }
 }
 
-/// Without a thread of its own, which would take part in the measurement.
+/// The rate at which the bar is redrawn without a separate thread, which would take part in the
+/// measurement.
 const REDRAWN_PER_SECOND: u8 = 5;
 const STYLE: &str = "{prefix} [{bar:30}] {eta:>4} left  {wide_msg}";

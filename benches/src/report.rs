@@ -1,5 +1,4 @@
-//! The report of all parts as one document: for the terminal, and as files. Not here: the text of a
-//! part.
+//! The report of all parts as one document: for the terminal, and as files.
 //!
 //! `RESULTS.md` has the main tables. The full run is a self-contained page with all tables and
 //! charts.
@@ -18,7 +17,7 @@ use crate::table::Table;
 
 /// The outcome of one run of the suite.
 pub struct Report {
-    /// Its environment.
+    /// The environment.
     pub machine: Machine,
     /// The command that the user typed.
     pub command: String,
@@ -27,7 +26,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The summary, in Markdown.
+    /// Returns the summary, in Markdown.
     #[must_use]
     pub fn markdown(&self) -> String {
         let made = format!(
@@ -41,7 +40,7 @@ impl Report {
         })
     }
 
-    /// Everything, as a page for a browser, with the charts in it.
+    /// Returns everything, as a page for a browser, with the charts in it.
     #[must_use]
     pub fn page(&self) -> String {
         let markdown = self.document(&format!("Made by `{}`.", self.command), with_its_charts);
@@ -62,7 +61,7 @@ impl Report {
         out
     }
 
-    /// Everything for programs.
+    /// Returns everything for programs.
     #[must_use]
     pub fn json(&self) -> Value {
         let target = |target: &Target| {
@@ -113,7 +112,8 @@ pub fn prepare(folder: &Path) -> Result<()> {
     fs::create_dir_all(results).with_context(|| results.display().to_string())
 }
 
-/// The whole text of a part, with its charts where the part refers to them, or below.
+/// Returns the whole text of a part, with its charts at the places to which the part refers, or
+/// below.
 fn with_its_charts(section: &Section) -> String {
     let mut out = section.text.trim().to_owned();
     for link in section.charts.iter().map(Chart::link) {
@@ -124,7 +124,7 @@ fn with_its_charts(section: &Section) -> String {
     out
 }
 
-/// The Markdown as HTML, with each chart in the place of its picture.
+/// Returns the Markdown as HTML, with each chart in the place of its picture.
 fn page(markdown: &str, charts: &[&Chart]) -> String {
     let drawn = |event| match event {
         Event::Start(Tag::Image { dest_url, .. }) => {
@@ -142,13 +142,13 @@ fn page(markdown: &str, charts: &[&Chart]) -> String {
     out
 }
 
-/// A section for a terminal, without pictures.
+/// Returns a section for a terminal, without pictures.
 #[must_use]
 pub fn plain(section: &Section) -> String {
     let mut out = format!("## {}\n\n", section.title);
     let mut empty = false;
     for line in section.text.trim().lines().filter(|line| !line.starts_with("![")) {
-        // Without the gaps around the pictures, too.
+        // The gaps around the pictures are left out, too.
         if !(line.is_empty() && empty) {
             out += &wrapped(line);
         }
@@ -160,7 +160,7 @@ pub fn plain(section: &Section) -> String {
     out
 }
 
-/// A paragraph, wrapped. A table stays as it is.
+/// Returns a paragraph, wrapped. A table stays as it is.
 fn wrapped(line: &str) -> String {
     let (mut out, mut width) = (String::new(), 0);
     if line.starts_with('|') {

@@ -3,7 +3,7 @@
 //!
 //! A round runs the contenders in order and then in reverse order (ABBA), each for a block of
 //! pairs. Ratios are computed within a round, so a slow second affects one round, not one
-//! contender. A contender that fails is out, and the others go on. Not here: printing.
+//! contender. A contender that fails is out, and the others continue.
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ use crate::stats::{histogram, usage, usage_since};
 /// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Rounds, each of two blocks for each contender.
+    /// The number of rounds, each of two blocks for each contender.
     pub rounds: usize,
-    /// Pairs of acquire and release in a block.
+    /// The number of pairs of acquire and release in a block.
     pub block: usize,
     /// The time limit of a block: a slow contender has fewer pairs in it.
     pub block_time: Duration,
-    /// Blocks before the measurement.
+    /// The number of blocks before the measurement.
     pub warm_up: usize,
 }
 
 /// The figures of a contender. All times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// From the start of the acquire to the end of the release.
+    /// The time from the start of the acquire to the end of the release.
     pub pair: Histogram<u64>,
     /// The acquire alone.
     pub acquire: Histogram<u64>,
@@ -41,7 +41,7 @@ pub struct Figures {
     pub p99s: Vec<u64>,
     /// The mean CPU time of a pair in each round, of the client's process.
     pub cpu: Vec<u64>,
-    /// How often the client's process was switched out, in all.
+    /// The number of times that the client's process was switched out, in all.
     pub switches: u64,
     /// The time of all pairs.
     pub total: Duration,
@@ -52,7 +52,7 @@ pub struct Figures {
 pub struct Outcome {
     /// Its name.
     pub name: &'static str,
-    /// What was measured.
+    /// The figures, or the error.
     pub figures: Result<Figures, String>,
 }
 
@@ -136,7 +136,8 @@ impl Measure {
         let Self { figures, round, cpu, timings } = self;
         timings.acquire.clear();
         timings.release.clear();
-        // Allocates beforehand, because an allocation between two pairs would be measured.
+        // The memory is allocated beforehand, because an allocation between two pairs would be
+        // measured.
         timings.acquire.reserve(plan.block);
         timings.release.reserve(plan.block);
         timings.outside = None;
@@ -185,7 +186,7 @@ mod tests {
     struct Fake {
         name: char,
         calls: Rc<RefCell<String>>,
-        /// After this many calls it fails.
+        /// The number of calls after which it fails.
         lasts: usize,
     }
 
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_is_out_and_the_others_go_on() {
+    fn a_contender_that_fails_is_out_and_the_others_continue() {
         let (calls, outcomes) = run_two([5, 100], PLAN);
         assert_eq!(calls, "aabb aabbbba. bbbb.".replace(' ', ""));
         assert_eq!(outcomes[0].figures.as_ref().unwrap_err(), "it is broken");

@@ -1,5 +1,5 @@
-//! The result of a part: text, figures, charts, and the comparison with its targets. Not here:
-//! where it is printed and written, see `report`.
+//! The result of a part: text, figures, charts, and the comparison with its targets. `report`
+//! prints and writes it.
 
 use serde_json::Value;
 
@@ -10,11 +10,11 @@ pub struct Section {
     pub title: String,
     /// All tables and notes, in Markdown.
     pub text: String,
-    /// The main tables. Empty if there are no others.
+    /// The main tables; empty if there are no others.
     pub summary: String,
     /// All figures.
     pub json: Value,
-    /// In the order in which they are shown, below the text.
+    /// The charts, in the order in which they are shown, below the text.
     pub charts: Vec<Chart>,
     /// The targets that this part measures.
     pub targets: Vec<Target>,
@@ -25,26 +25,26 @@ pub struct Section {
 pub struct Chart {
     /// A unique name, which begins with the part's name.
     pub name: String,
-    /// What it shows, in a line.
+    /// The caption, in a line.
     pub caption: String,
     /// The SVG.
     pub svg: String,
 }
 
 impl Chart {
-    /// The link to it in the text, which the page of the full run replaces by the chart.
+    /// Returns the link to it in the text, which the page of the full run replaces by the chart.
     #[must_use]
     pub fn link(&self) -> String {
         format!("![{}]({})", self.caption, self.name)
     }
 }
 
-/// The contenders that failed, and their errors, for below a table.
+/// Returns the contenders that failed, with their errors, for below a table.
 pub fn failures<'a>(failed: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::new();
     for (name, error) in failed {
         let lead = if out.is_empty() { "\n" } else { "" };
-        // In one line, because it is a list item.
+        // The error must be one line, because it is a list item.
         let error = error.split_whitespace().collect::<Vec<_>>().join(" ");
         out += &format!("{lead}- **{name}** failed: {error}\n");
     }
@@ -66,7 +66,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// In one word.
+    /// Returns the verdict in one word.
     #[must_use]
     pub fn verdict(&self) -> &'static str {
         match self.measured {

@@ -37,7 +37,7 @@ impl Ratio {
         }
     }
 
-    /// As a cell of a table.
+    /// Returns a cell of a table.
     #[must_use]
     pub fn cell(&self) -> String {
         match self.median.is_finite() {
@@ -47,7 +47,7 @@ impl Ratio {
     }
 }
 
-/// A histogram for times up to [`LONGEST`].
+/// Returns a histogram for times up to [`LONGEST`].
 ///
 /// # Errors
 ///
@@ -61,18 +61,18 @@ pub fn record(histogram: &mut Histogram<u64>, span: Duration) {
     histogram.saturating_record(span.as_nanos() as u64);
 }
 
-/// The CPU time of all threads of this process.
+/// Returns the CPU time of all threads of this process.
 #[must_use]
 pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The usage of all threads of this process since it was `before`.
+/// Returns the usage of all threads of this process since it was `before`.
 ///
 /// # Errors
 ///
-/// The system does not tell.
+/// The system does not report it.
 pub fn usage_since(before: &Usage) -> Result<Usage> {
     let now = usage()?;
     Ok(Usage {
@@ -83,11 +83,11 @@ pub fn usage_since(before: &Usage) -> Result<Usage> {
     })
 }
 
-/// The usage of all threads of this process.
+/// Returns the usage of all threads of this process.
 ///
 /// # Errors
 ///
-/// The system does not tell.
+/// The system does not report it.
 pub fn usage() -> Result<Usage> {
     let counted = getrusage(UsageWho::RUSAGE_SELF)?;
     Ok(Usage {
@@ -99,7 +99,7 @@ pub fn usage() -> Result<Usage> {
     })
 }
 
-/// The median; zero for an empty list.
+/// Returns the median; zero for an empty list.
 #[must_use]
 pub fn median(values: &[u64]) -> u64 {
     let mut sorted = values.to_vec();
@@ -107,13 +107,13 @@ pub fn median(values: &[u64]) -> u64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(0)
 }
 
-/// Nanoseconds as microseconds, for a table.
+/// Returns nanoseconds as microseconds, for a table.
 #[must_use]
 pub fn micros(nanos: u64) -> String {
     format!("{:.1}", nanos as f64 / 1e3)
 }
 
-/// Longer times are recorded as this.
+/// The longest time that is recorded as it is; longer ones are recorded as this.
 pub const LONGEST: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

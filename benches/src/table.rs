@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// Rows below headings. The first column is left-aligned, the others right-aligned.
+/// A table of rows below headings. The first column is left-aligned, the others right-aligned.
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table without rows.
+    /// Returns a table without rows.
     #[must_use]
     pub fn new(headings: &[&str]) -> Self {
         Self { rows: vec![headings.iter().map(ToString::to_string).collect()] }

@@ -1,7 +1,7 @@
 //! The base of the floors: non-blocking sockets, requests as bytes, replies of known length.
 //!
-//! No libc, no clock, no parser: a reply is split off by its length, and its first bytes say yes or
-//! no. Not here: `contender::raw_epoll` writes to its sockets without a queue.
+//! No libc, no clock, no parser: a reply is split off by its length, and its first bytes are yes or
+//! no.
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -142,8 +142,8 @@ impl Wire {
         Ok(heard)
     }
 
-    /// Reads into the inbox. Whether there may be more: a read that does not fill the buffer was
-    /// the last one.
+    /// Reads into the inbox, and returns `true` if there may be more: a read that does not fill the
+    /// buffer was the last one.
     #[inline]
     fn read(&mut self) -> Result<bool> {
         self.inbox.reserve(SPACE);
@@ -173,11 +173,12 @@ pub(crate) struct Expected {
 /// The reply to a lock request and to the restart-guard check behind it.
 pub(crate) const GRANT: Expected = Expected { begins: b"+OK\r\n:1261", len: 20 };
 
-/// A key of its own, because redbolt's holds another value.
+/// The key of the floors' restart guard, which differs from redbolt's because that holds another
+/// value.
 pub(crate) const GUARD: &[u8] = b"raw-epo:guard";
 
-/// As long as redbolt's tokens without a label.
+/// A token as long as redbolt's without a label.
 pub(crate) const TOKEN: &[u8; 34] = b"00112233445566778899aabbccddeeff00";
 
-/// The least buffer space for a read.
+/// The smallest buffer space for a read.
 const SPACE: usize = 16 << 10;

@@ -65,7 +65,7 @@ impl Results {
 }
 
 #[test]
-fn handoff_has_a_table_for_each_way_to_let_go() {
+fn handoff_has_a_table_for_each_way_to_release() {
     let results = bench("handoff --placement unpinned --contender lead --contender redlock");
     for name in ["raw, quorum", "redbolt, lead", "redlock"] {
         let rows = results.rows(name);
@@ -86,7 +86,7 @@ fn crowd_has_a_row_for_each_waiter_and_finds_no_intruder() {
 }
 
 #[test]
-fn waiting_has_a_row_for_each_strategy_and_judges_the_default_beside_the_ring() {
+fn waiting_has_a_row_for_each_strategy_and_compares_the_default_with_the_ring() {
     let results = bench("waiting --waiters 2 --section 2");
     let strategies = waiting::ALL.iter().filter(|entry| matches!(entry.kind, Kind::Strategy(_)));
     for entry in [waiting::RING].iter().chain(strategies) {
@@ -95,7 +95,7 @@ fn waiting_has_a_row_for_each_strategy_and_judges_the_default_beside_the_ring() 
         assert!(rows[0][11] != "-" && rows[0][21] == "0", "{}", results.text);
     }
     let contenders = &results.json["parts"]["waiting"]["runs"][0]["contenders"];
-    // The ring asks once per turn, but where a node lags behind.
+    // The ring asks once per turn, unless a node lags behind.
     assert!(contenders[0]["asks_in_vain"].as_f64() < Some(0.5), "{contenders}");
     assert!(contenders[1]["packets"].as_f64() > Some(6.0), "{contenders}");
     let judged = format!("{} / {}", waiting::default_settings().name, waiting::RING.name);
@@ -115,7 +115,7 @@ fn hung_has_a_row_for_each_way_to_hang_and_finds_no_intruder() {
 #[test]
 fn inflight_has_a_row_for_each_client() {
     let results = bench("inflight --placement unpinned --contender driver --contender rustis");
-    // All figures of two numbers of locks in flight, and one in the table of all numbers.
+    // There are all figures of two numbers of locks in flight, and one in the table of all numbers.
     for name in ["raw epoll", "redbolt driver", "rustis"] {
         let rows = results.rows(name);
         assert_eq!(rows.len(), 3, "{}", results.text);
@@ -132,18 +132,18 @@ fn kinds_has_a_row_for_each_number_of_readers_and_of_permits() {
     let (readers, permits) = (rows("readers"), rows("permits"));
     assert_eq!((readers.len(), permits.len()), (4, 3), "{kinds}");
     for row in readers {
-        // An ask and an undo on each node: many on one key are no reason for more.
+        // Each node gets a request and an undo, however many locks are on the key.
         assert_eq!(row["shared"]["commands"], 6.0, "{row}");
     }
     for row in permits {
         assert!(row["granted"].as_u64() > Some(0), "{row}");
     }
-    // Readers and permits, and permits alone.
+    // These are readers and permits, and permits alone.
     assert_eq!((results.rows("100").len(), results.rows("2").len()), (2, 1), "{}", results.text);
 }
 
 #[test]
-fn dead_has_a_table_for_each_way_to_die_and_redbolt_goes_on() {
+fn dead_has_a_table_for_each_way_to_die_and_redbolt_continues() {
     let results = bench("dead --placement unpinned --contender client");
     let rows = results.rows("redbolt client");
     assert_eq!(rows.len(), 2, "{}", results.text);
@@ -155,7 +155,7 @@ fn dead_has_a_table_for_each_way_to_die_and_redbolt_goes_on() {
 fn pair_prints_a_row_for_each_contender_and_writes_three_kinds_of_files() {
     let results = bench("pair --nodes 1 --placement unpinned");
     for entry in contender::ALL.iter().filter(|entry| !entry.name.contains("spin")) {
-        // In the table of all cells, and in that of the cell.
+        // There is a row in the table of all cells, and one in that of the cell.
         let rows = results.rows(entry.name).len();
         assert!(rows >= 2 || entry.name.contains("busy"), "{}: {}", entry.name, results.text);
     }
@@ -167,7 +167,7 @@ fn pair_prints_a_row_for_each_contender_and_writes_three_kinds_of_files() {
     assert!(results.page.len() > results.markdown.len() && !results.markdown.contains("!["));
 }
 
-/// Only with the feature: `cargo test -p redbolt-benches --features tls`.
+/// This needs the feature: `cargo test -p redbolt-benches --features tls`.
 #[test]
 #[cfg(feature = "tls")]
 fn tls_has_a_row_for_the_floor_and_for_redbolt_and_judges_it() {
@@ -211,13 +211,13 @@ fn an_interrupted_run_leaves_no_node_behind() {
         .unwrap();
     let pid = Pid::from_child(&bench);
     let nodes = wait_for(|| Some(nodes_of(pid)).filter(|nodes| nodes.len() == 3));
-    // Only to the program itself: a terminal would signal all of its processes.
+    // The signal goes to the program only: a terminal would signal all of its processes.
     kill_process(pid, Signal::INT).unwrap();
     assert!(!bench.wait().unwrap().success());
     wait_for(|| nodes.iter().all(|node| !is_node(node)).then_some(()));
 }
 
-/// The process ids of the servers that it has started.
+/// Returns the process ids of the servers that it has started.
 fn nodes_of(pid: Pid) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).unwrap();
     let children =
@@ -227,7 +227,7 @@ fn nodes_of(pid: Pid) -> Vec<String> {
 }
 
 fn is_node(pid: &str) -> bool {
-    // Empty for a zombie.
+    // The file is empty for a zombie.
     let name = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     name.contains("redis-server")
 }

@@ -20,13 +20,13 @@ use redbolt_benches::section::Section;
 use redbolt_benches::{contender, flight, stalled, waiting, weight};
 use serde_json::json;
 
-/// Measures redbolt beside other clients, on real nodes that it starts itself.
+/// Compares redbolt with other clients, on real nodes that it starts itself.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask bench", args_conflicts_with_subcommands = true)]
 struct Options {
     #[command(subcommand)]
     role: Option<Role>,
-    /// What to measure; everything if omitted
+    /// The parts to measure; everything if omitted
     #[arg(value_parser = PossibleValuesParser::new(PARTS.iter().map(possible)))]
     part: Vec<String>,
     /// Fewer and shorter rounds: about two minutes in all
@@ -150,13 +150,13 @@ fn words(panic: &(dyn Any + Send)) -> anyhow::Error {
     anyhow!("{}", text.unwrap_or("it panicked"))
 }
 
-/// The command as the user typed it.
+/// Returns the command as the user typed it.
 fn command() -> String {
     let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     std::iter::once("cargo xtask bench".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
-/// The names of all contenders of all parts.
+/// Returns the names of all contenders of all parts.
 fn names() -> Vec<&'static str> {
     let pair = contender::ALL.iter().map(|entry| entry.name);
     let waiting = waiting::ALL.iter().map(|entry| entry.name);

@@ -103,8 +103,8 @@ fn spent(contender: &mut dyn Contender, pairs: usize) -> Result<Option<(u64, u64
     })
 }
 
-/// The run with the fewest allocations: a node that lags further than before makes lists grow once
-/// more, which does not belong to a pair.
+/// Returns the run with the fewest allocations: a node that lags further than before makes lists
+/// grow again, which does not belong to a pair.
 fn memory(options: &Options) -> Result<Option<(u64, u64)>> {
     let mut contender = start(options)?;
     spent(&mut *contender, WARM_UP)?;
@@ -112,7 +112,7 @@ fn memory(options: &Options) -> Result<Option<(u64, u64)>> {
     Ok(runs.collect::<Result<Option<Vec<_>>>>()?.and_then(|runs| runs.into_iter().min()))
 }
 
-/// How often each system call was made.
+/// The number of times that each system call was made.
 type Calls = BTreeMap<String, u64>;
 
 fn system_calls(options: &Options) -> Result<Calls> {
@@ -120,7 +120,7 @@ fn system_calls(options: &Options) -> Result<Calls> {
     more(&once, &twice, options.pairs as u64)
 }
 
-/// The calls that the second run made in addition. A spinning thread may have made far fewer, and
+/// Returns the additional calls of the second run. A spinning thread may have made far fewer, and
 /// then no number is known; the calls of a start may differ by a few.
 fn more(once: &Calls, twice: &Calls, pairs: u64) -> Result<Calls> {
     let before = |name: &String| once.get(name).copied().unwrap_or(0);
@@ -170,11 +170,11 @@ fn read_table(table: &str) -> Calls {
 }
 
 const TTL: Duration = Duration::from_secs(10);
-/// Enough pairs for all memory to reach its final size.
+/// The number of pairs after which all memory has reached its final size.
 const WARM_UP: usize = 200;
-/// The run with the fewest allocations counts.
+/// The number of runs, of which the one with the fewest allocations counts.
 const RUNS: usize = 3;
-/// For all pairs of a run.
+/// The limit for all pairs of a run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

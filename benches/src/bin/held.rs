@@ -1,5 +1,5 @@
-//! The cost of held locks. A program of its own, because counting the heap's bytes needs another
-//! allocator.
+//! The cost of held locks. This is a separate program, because counting the heap's bytes needs
+//! another allocator.
 
 use std::alloc::System;
 use std::time::Duration;
@@ -24,7 +24,7 @@ struct Options {
     /// Request the locks with a wait
     #[arg(long)]
     waits: bool,
-    /// Pairs of acquire and release beside the held locks
+    /// Pairs of acquire and release in addition to the held locks
     #[arg(long, default_value_t = 10_000)]
     pairs: usize,
     /// The length of the idle period, in milliseconds

@@ -14,26 +14,27 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Long enough for all values, with ticks at round numbers. A linear axis begins at zero.
+    /// Returns an axis that is long enough for all values, with ticks at round numbers. A linear
+    /// axis begins at zero.
     pub(super) fn of(values: impl Iterator<Item = f64>, log: bool) -> Self {
         let fits = |value: &f64| value.is_finite() && (!log || *value > 0.0);
         let (least, most) =
             values.filter(fits).fold((f64::INFINITY, 0.0_f64), |(least, most), value| {
                 (least.min(value), most.max(value))
             });
-        // An empty range still has to be drawable.
+        // An empty range must still be drawable.
         let (least, most) = if most > 0.0 { (least, most) } else { (1.0, 1.0) };
         if log { Self::log(least, most) } else { Self::even(most) }
     }
 
-    /// With given ticks. The first is the begin of the axis, the last its end.
+    /// Returns an axis with these ticks. The first is its begin, the last its end.
     pub(super) fn named(ticks: Vec<(f64, String)>) -> Self {
         let low = ticks.first().map_or(1.0, |tick| tick.0);
         let high = ticks.last().map_or(10.0, |tick| tick.0);
         Self { log: true, low, high, ticks }
     }
 
-    /// The begin of the axis.
+    /// Returns the begin of the axis.
     pub(super) fn start(&self) -> f64 {
         self.low
     }
@@ -60,7 +61,7 @@ impl Axis {
         Self { log: true, low, high, ticks: ticks.map(|tick| (tick, label(tick))).collect() }
     }
 
-    /// The position on the axis, from 0 to 1.
+    /// Returns the position on the axis, from 0 to 1.
     fn part(&self, value: f64) -> f64 {
         match self.log {
             true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
@@ -78,7 +79,7 @@ impl Ranged for Axis {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        // No minor grid lines.
+        // There are no minor grid lines.
         let wanted = if hint.weight().allow_light_points() { 0 } else { self.ticks.len() };
         self.ticks.iter().take(wanted).map(|tick| tick.0).collect()
     }
@@ -95,14 +96,14 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// The next larger of 1, 2 and 5 times a power of ten.
+/// Returns the next larger of 1, 2 and 5 times a power of ten.
 fn round_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.log10().floor());
     let step = [1.0, 2.0, 5.0].into_iter().find(|step| step * power >= least);
     step.unwrap_or(10.0) * power
 }
 
-/// A number for people: `0.5`, `20`, `3 000`, `2 M`.
+/// Returns a readable number: `0.5`, `20`, `3 000`, `2 M`.
 fn label(value: f64) -> String {
     match value {
         _ if value >= 1e6 => format!("{} M", short(value / 1e6)),
@@ -112,7 +113,7 @@ fn label(value: f64) -> String {
 }
 
 fn short(value: f64) -> String {
-    // Enough digits for a tick, without rounding errors.
+    // These are enough digits for a tick, without rounding errors.
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

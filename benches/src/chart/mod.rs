@@ -1,6 +1,6 @@
-//! Charts as SVG. Not here: their data, and their files.
+//! Charts as SVG.
 //!
-//! All look alike: the legend is beside the chart, floors (names that begin with `raw`) are grey
+//! All look alike: the legend is next to the chart, floors (names that begin with `raw`) are grey
 //! and dashed, redbolt has warm colours, and the others have cold ones.
 
 mod axis;
@@ -22,9 +22,9 @@ pub struct Lines {
     pub x: String,
     /// The label of the vertical axis, with its unit.
     pub y: String,
-    /// Whether `x` is logarithmic.
+    /// `true` if `x` is logarithmic.
     pub log_x: bool,
-    /// Whether `y` is logarithmic.
+    /// `true` if `y` is logarithmic.
     pub log_y: bool,
     /// The name and the points of each line, from left to right.
     pub series: Vec<(String, Vec<(f64, f64)>)>,
@@ -37,7 +37,7 @@ pub struct Bars {
     pub title: String,
     /// The label of the horizontal axis, with its unit.
     pub x: String,
-    /// Whether it is logarithmic.
+    /// `true` if the axis is logarithmic.
     pub log_x: bool,
     /// The name, the value and its range, from the top.
     pub rows: Vec<(String, f64, (f64, f64))>,
@@ -122,7 +122,7 @@ fn draw_lines(chart: &Lines, x: Axis, y: Axis, dots: bool) -> Result<String> {
     Ok(svg)
 }
 
-/// Draws bars. On a logarithmic axis, where a bar's length means nothing, it draws a dot at its
+/// Draws bars. On a logarithmic axis, on which a bar's length means nothing, it draws a dot at its
 /// end.
 ///
 /// # Errors
@@ -162,7 +162,7 @@ pub fn bars(chart: &Bars) -> Result<String> {
             if !value.is_finite() {
                 continue;
             }
-            // Visible across a bar, but not across a dot.
+            // The spread is visible across a bar, but not across a dot.
             let spread = PathElement::new([(*low, middle), (*high, middle)], BLACK.stroke_width(1));
             if chart.log_x {
                 let dot = Circle::new((*value, middle), 5, color.filled());
@@ -196,7 +196,7 @@ struct Look {
 }
 
 impl Look {
-    /// Each kind has its own colours, no matter how many lines the others have.
+    /// Returns a style. Each kind has its own colours, no matter how many lines the others have.
     fn of<T>(series: &[(String, T)], at: usize) -> Self {
         let kind = Kind::of(&series[at].0);
         let before = series[..at].iter().filter(|(other, _)| Kind::of(other) == kind).count();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_named_whatever_their_points() {
+    fn lines_are_named_for_any_points() {
         let fair: &[(f64, f64)] = &[(1.0, 30.0), (3.0, 70.0), (5.0, 120.0)];
         for points in [fair, &[], &[(1.0, f64::NAN)], &[(0.0, 0.0)]] {
             for log in [false, true] {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_named_whatever_their_length() {
+    fn bars_are_named_for_any_length() {
         for value in [3.0, 0.0, f64::NAN] {
             for log_x in [false, true] {
                 let rows =

@@ -1,8 +1,8 @@
-//! Many processes that want the same lock again and again, and a shared file that only the holder
-//! may touch.
+//! Many processes that want the same lock repeatedly, and a shared file that only the holder may
+//! touch.
 //!
 //! The processes are workers ([`worker`]): the program starts itself this many times. All connect,
-//! and all begin at the same moment. Not here: printing, and the floor, which is a hand-off.
+//! and all begin at the same moment.
 
 pub mod queue;
 pub mod span;
@@ -26,14 +26,14 @@ use crate::contender::{Node, Task};
 use crate::counts::{Counts, NodeUsage};
 use crate::waiting::{Entry, default_settings};
 
-/// What a crowd does.
+/// The plan of a crowd.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The number of processes.
     pub processes: usize,
-    /// How often each takes the lock.
+    /// The number of times that each acquires the lock.
     pub times: usize,
-    /// How long each holds it.
+    /// The time for which each holds it.
     pub section: Duration,
     /// The time limit of the whole crowd.
     pub limit: Duration,
@@ -44,43 +44,43 @@ pub struct Plan {
 pub struct Contest {
     /// The number of processes.
     pub processes: usize,
-    /// How long each holds the lock.
+    /// The time for which each holds the lock.
     pub section: Duration,
-    /// How long they contend for the same lock before anything counts.
+    /// The time for which they contend before anything counts.
     pub warm_up: Duration,
-    /// How long they take turns that count.
+    /// The time for which they take turns that count.
     pub lasts: Duration,
 }
 
 /// The result of a crowd. Times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// From the start to the last process's end.
+    /// The time from the start to the last process's end.
     pub total: u64,
     /// All turns, in the order of their grants.
     pub turns: Vec<Turn>,
     /// The wait of each acquisition, sorted.
     pub waits: Vec<u64>,
-    /// From the begin of each release to the next grant, sorted.
+    /// The times from the begin of each release to the next grant, sorted.
     pub hand_offs: Vec<u64>,
-    /// When each process was done, from the start.
+    /// The time at which each process was done, from the start.
     pub finished: Vec<u64>,
-    /// How often a process found another one in its section.
+    /// The number of times that a process found another one in its section.
     pub trespasses: u64,
-    /// How many updates of the shared file are missing: each was overwritten by another.
+    /// The number of updates of the shared file that another process has overwritten.
     pub overwritten: u64,
     /// The span that counts.
     pub counts: Span,
-    /// What all turns cost the clients, by their own count.
+    /// The cost of all turns for the clients, by their own count.
     pub spent: Spent,
-    /// What the span that counts cost the nodes, by theirs.
+    /// The cost of the span that counts for the nodes, by their own count.
     pub nodes: NodeUsage,
-    /// The errors of workers. A failed worker has taken the lock less often than it should.
+    /// The errors of workers. A failed worker has acquired the lock less often than it should.
     pub failures: Vec<String>,
 }
 
 impl Outcome {
-    /// One that could not begin counts as one without any grant.
+    /// Returns the outcome of a crowd that could not begin, which counts as one without any grant.
     #[must_use]
     pub fn failed(error: &anyhow::Error) -> Self {
         let failures = vec![format!("{error:#}")];
@@ -103,13 +103,13 @@ impl Outcome {
         }
     }
 
-    /// How often the lock was granted.
+    /// Returns how often the lock was granted.
     #[must_use]
     pub fn grants(&self) -> usize {
         self.turns.len()
     }
 
-    /// How often a process found another one in its section, or overwrote what it had written.
+    /// Returns how often a process found another one in its section, or overwrote its update.
     #[must_use]
     pub fn intruders(&self) -> u64 {
         self.trespasses + self.overwritten
@@ -182,7 +182,7 @@ fn sleep_until(moment: u64) {
     thread::sleep(Duration::from_nanos(moment.saturating_sub(monotonic())));
 }
 
-/// The order for the first of the processes.
+/// Returns the order for the first of the processes.
 fn order(nodes: &[String], entry: &Entry, resource: &str, section: Duration, file: &Path) -> Order {
     Order {
         contender: entry.name.to_owned(),
@@ -261,7 +261,7 @@ fn await_ready(lines: &Receiver<(usize, String)>, processes: usize) -> Result<()
     Ok(())
 }
 
-/// The process of a worker. Dropping it kills it.
+/// A worker's process. Dropping it kills it.
 struct Worker {
     process: Child,
     input: Option<ChildStdin>,
@@ -306,8 +306,9 @@ impl Drop for Worker {
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 
-/// The last turns of a contest, after its time: those who wait then have theirs.
+/// The time for the last turns of a contest after its end, so that processes that wait then have
+/// theirs.
 const ENDS_WITHIN: Duration = Duration::from_secs(35);
 
-/// What a crowd wants.
+/// The resource for which a crowd contends.
 pub const RESOURCE: &str = "redbolt-bench-crowd";

@@ -1,7 +1,7 @@
 //! A queue of waiters in which some have died, and one in which a waiter is far from the nodes.
 //!
-//! The waiters are workers, so a dead one is a process that SIGKILL has ended. Each measurement has a
-//! resource of its own, because a dead waiter leaves a ticket.
+//! The waiters are workers, so a dead one is a process that SIGKILL has ended. Each measurement has
+//! a separate resource, because a dead waiter leaves a ticket.
 
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -65,14 +65,14 @@ fn await_tickets(servers: &[Server], resource: &str, tickets: usize) -> Result<(
 
 /// The waits of processes that take turns, in nanoseconds and sorted.
 pub struct Waits {
-    /// Those of the process that is far from the nodes.
+    /// The waits of the process that is far from the nodes.
     pub far: Vec<u64>,
-    /// Those of the two near ones.
+    /// The waits of the two near ones.
     pub near: Vec<u64>,
 }
 
-/// Lets two processes next to the nodes and one whose bytes take `one_way` in each direction want the
-/// same lock again and again, for a time.
+/// Lets two processes next to the nodes and one whose bytes take `one_way` in each direction want
+/// the same lock repeatedly, for a time.
 ///
 /// # Errors
 ///
@@ -117,7 +117,7 @@ const FAR_SEAT: usize = 0;
 
 const HOLD_NOTHING: Duration = Duration::ZERO;
 
-/// How long each process holds the lock.
+/// The time for which each process holds the lock.
 const SECTION: Duration = Duration::from_millis(20);
 
 /// The longest TTL. All waiters are started in this time.

@@ -1,19 +1,19 @@
 //! A span on the machine's monotonic clock.
 
-/// From one moment to another, in nanoseconds on the monotonic clock, which all processes share.
+/// A span between two moments, in nanoseconds on the monotonic clock, which all processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The first moment.
     pub begin: u64,
-    /// The first moment behind it.
+    /// The first moment after it.
     pub end: u64,
 }
 
 impl Span {
-    /// From the machine's start on, without an end.
+    /// The span from the machine's start on, without an end.
     pub const ALWAYS: Self = Self { begin: 0, end: u64::MAX };
 
-    /// Whether a moment is in it.
+    /// Returns `true` if a moment is in the span.
     #[must_use]
     pub fn contains(self, moment: u64) -> bool {
         (self.begin..self.end).contains(&moment)

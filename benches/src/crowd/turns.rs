@@ -1,6 +1,6 @@
-//! What the turns of a crowd say: hand-offs, idle time, and in which order they came.
+//! The statistics of a crowd's turns: hand-offs, idle time, and their order.
 //!
-//! All functions take the turns in the order of their grants. Not here: taking turns.
+//! All functions take the turns in the order of their grants.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::span::Span;
 pub struct Turn {
     /// The process's number.
     pub process: usize,
-    /// When it began to wait.
+    /// The time at which it began to wait.
     pub began: u64,
-    /// When it had the lock.
+    /// The time at which it had the lock.
     pub granted: u64,
-    /// When it began to release it.
+    /// The time at which it began to release it.
     pub released: u64,
 }
 
@@ -25,14 +25,15 @@ impl Turn {
     }
 }
 
-/// From the begin of each release to the next grant, by whichever process, sorted.
+/// Returns the times from the begin of each release to the next grant, to any process, sorted.
 #[must_use]
 pub fn gaps(turns: &[Turn]) -> Vec<u64> {
     let gap = |pair: &[Turn]| pair[1].granted.saturating_sub(pair[0].released);
     sorted(turns.windows(2).map(gap).collect())
 }
 
-/// The gaps of a span between two processes of which the second waited already, sorted.
+/// Returns the gaps of a span between two processes of which the second was already waiting,
+/// sorted.
 #[must_use]
 pub fn hand_offs(turns: &[Turn], span: Span) -> Vec<u64> {
     let is_one = |pair: &&[Turn]| {
@@ -44,12 +45,12 @@ pub fn hand_offs(turns: &[Turn], span: Span) -> Vec<u64> {
     sorted(turns.windows(2).filter(is_one).map(gap).collect())
 }
 
-/// The share of a span in which nobody held the lock although somebody waited for it.
+/// Returns the share of a span in which no process held the lock although one waited for it.
 #[must_use]
 pub fn idle(turns: &[Turn], span: Span) -> f64 {
     let (mut idle, mut whole, mut first_began) = (0, 0, u64::MAX);
     for pair in turns.windows(2).rev() {
-        // The earliest of all whose turns are still to come.
+        // This is the earliest of all whose turns are still to come.
         first_began = first_began.min(pair[1].began);
         if span.contains(pair[0].granted) {
             let free = pair[0].released.max(first_began);
@@ -60,12 +61,12 @@ pub fn idle(turns: &[Turn], span: Span) -> f64 {
     idle as f64 / f64::max(whole as f64, 1.0)
 }
 
-/// In which order processes got their turns.
+/// The order in which processes got their turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Order {
-    /// The share of waits during which somebody got a turn who had begun to wait later.
+    /// The share of waits during which a process that had begun to wait later got a turn.
     pub passed: f64,
-    /// How many turns passed one wait at most.
+    /// The largest number of turns that overtook one wait.
     pub most: usize,
     /// The share of grants to the process that had just released the lock.
     pub kept: f64,
@@ -75,7 +76,7 @@ pub struct Order {
     pub of_one: (usize, usize),
 }
 
-/// The order of the waits that began in a span, of this many processes.
+/// Returns the order of the waits that began in a span, of this many processes.
 #[must_use]
 pub fn order(turns: &[Turn], span: Span, processes: usize) -> Order {
     let (mut passed, mut most, mut kept, mut of_one) = (0, 0, 0, vec![0; processes]);
@@ -102,7 +103,7 @@ pub fn order(turns: &[Turn], span: Span, processes: usize) -> Order {
     }
 }
 
-/// How many of the turns `before` passed this one.
+/// Returns how many of the turns `before` overtook this one.
 fn passes(before: &[Turn], turn: &Turn) -> usize {
     let meanwhile = before.iter().rev().take_while(|other| other.granted > turn.began);
     meanwhile.filter(|other| other.began > turn.began + PLACE_KNOWN.as_nanos() as u64).count()
@@ -113,8 +114,8 @@ fn sorted(mut values: Vec<u64>) -> Vec<u64> {
     values
 }
 
-/// Waits that begin at nearly the same moment have no order: an ask takes a round trip, and
-/// processes share the cores. Who begins this much later has begun later.
+/// The difference from which waits have an order: a request takes a round trip, and processes share
+/// the cores.
 pub const PLACE_KNOWN: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_lock_is_idle_only_while_somebody_waits() {
+    fn a_free_lock_is_idle_only_while_a_process_waits() {
         let waiting = [turn(0, 0, 0, 6), turn(1, 1, 8, 9)];
         assert_eq!(idle(&waiting, Span::ALWAYS), 0.25);
         let late = [turn(0, 0, 0, 6), turn(1, 7, 8, 9)];
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn who_began_later_and_has_a_turn_earlier_has_passed() {
+    fn a_process_that_began_later_and_gets_a_turn_earlier_has_overtaken() {
         let turns = [turn(0, 0, 1, 2), turn(0, 5, 6, 7), turn(0, 8, 9, 10), turn(1, 1, 11, 12)];
         let order = order(&turns, Span::ALWAYS, 3);
         assert_eq!((order.passed, order.most, order.kept), (0.25, 2, 0.5));

@@ -1,5 +1,5 @@
-//! One process of a crowd: takes the lock, updates the file, releases; this many times, or for this
-//! long.
+//! A process of a crowd: acquires the lock, updates the file, releases; this many times, or for
+//! this long.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -49,7 +49,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// The same as arguments of this program.
+    /// Returns the arguments of this program that describe it.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec![COMMAND.into()];
         let mut pair = |name: &str, value: OsString| arguments.extend([name.into(), value]);
@@ -93,7 +93,7 @@ impl Order {
         Ok(())
     }
 
-    /// Takes turns until there were enough of them, or time is up.
+    /// Takes turns until there were enough of them, or the time is up.
     fn take_turns(
         &self,
         contender: &mut dyn Contender,
@@ -141,8 +141,8 @@ impl Shared {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Reads the number, waits for the length of a section, writes the number plus one. Whether no
-    /// other process was in a section.
+    /// Reads the number, waits for the length of a section, and writes the number plus one. Returns
+    /// `true` if no other process was in a section.
     fn touch(&self, section: Duration) -> Result<bool> {
         let alone = flock(&self.0, FlockOperation::NonBlockingLockExclusive).is_ok();
         let sections = self.sections()?;
@@ -155,12 +155,12 @@ impl Shared {
     }
 }
 
-/// What all turns cost the clients.
+/// The cost of all turns for the clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
-    /// Nanoseconds of CPU time of their processes.
+    /// The CPU time of their processes in nanoseconds.
     pub cpu: u64,
-    /// Their asks, if they count them.
+    /// Their requests, if they count them.
     pub asked: Option<Asked>,
 }
 
@@ -174,7 +174,7 @@ impl Spent {
         Self { cpu: self.cpu - before.cpu, asked }
     }
 
-    /// With those of another process. Asks are known if all processes count them.
+    /// Adds the cost of another process. Requests are known if all processes count them.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let asked = self.asked.zip(other.asked).map(|(own, other)| own + other);
@@ -232,13 +232,13 @@ impl Report {
     }
 }
 
-/// An array of exactly this many numbers.
+/// Returns an array of exactly this many numbers.
 fn numbers<const LEN: usize>(value: &Value) -> Option<[u64; LEN]> {
     let all = value.as_array()?.iter().map(Value::as_u64).collect::<Option<Vec<_>>>()?;
     all.try_into().ok()
 }
 
-/// The machine's monotonic clock, which all processes share.
+/// Returns the machine's monotonic clock, which all processes share.
 pub(super) fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -253,7 +253,7 @@ pub const COMMAND: &str = "worker";
 
 pub(super) const READY: &str = "ready";
 
-/// Far longer than any section.
+/// A TTL far longer than any section.
 const TTL: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

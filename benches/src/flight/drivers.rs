@@ -227,5 +227,6 @@ fn prepare(task: &Task) -> Result<String> {
     Ok(String::from_utf8(load_undo(&task.nodes)?)?)
 }
 
-/// The default of half a second is too short for a thousand locks on a busy machine.
+/// A timeout instead of the default of half a second, which is too short for a thousand locks on a
+/// busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);

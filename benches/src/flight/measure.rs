@@ -1,5 +1,5 @@
 //! Locks per second, and the CPU time of each. Contenders take turns in rounds, forward and back,
-//! as in `rounds`; one that fails is out, and the others go on.
+//! as in `rounds`; one that fails is out, and the others continue.
 
 use std::time::{Duration, Instant};
 
@@ -11,20 +11,20 @@ use crate::stats::cpu_time;
 /// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The most rounds, each of two blocks for each contender.
+    /// The largest number of rounds, each of two blocks for each contender.
     pub rounds: usize,
-    /// Locks in a block.
+    /// The number of locks in a block.
     pub block: usize,
-    /// After this time no further round begins, once there are a few.
+    /// The time after which no further round begins, once there are a few.
     pub within: Duration,
 }
 
 /// The figures of a contender: nanoseconds per lock, in each round.
 #[derive(Default)]
 pub struct Figures {
-    /// Elapsed time.
+    /// The elapsed time.
     pub wall: Vec<u64>,
-    /// CPU time of all threads of this process.
+    /// The CPU time of all threads of this process.
     pub cpu: Vec<u64>,
     /// The error, if it failed.
     pub failure: Option<String>,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_is_out_and_the_others_go_on() {
+    fn a_contender_that_fails_is_out_and_the_others_continue() {
         let mut entries = [ALL[0]; 3];
         entries[0].start = |_| Ok(Box::new(Failing(0)));
         entries[1].start = |_| Ok(Box::new(Sound));

@@ -1,7 +1,7 @@
-//! Many locks in flight, each on a key of its own, over one connection to each node.
+//! Many locks in flight, each on a separate key, over one connection to each node.
 //!
 //! A contender keeps a number of locks in flight: each is acquired on a majority and released on a
-//! majority, and then the next begins. To add one: a file beside these, and a line in [`ALL`].
+//! majority, and then the next begins. To add one: a file in this folder, and a line in [`ALL`].
 
 mod contract;
 pub(crate) mod drivers;
@@ -21,9 +21,9 @@ pub use contract::{Flight, Task};
 pub struct Entry {
     /// Its name in tables and on the command line.
     pub name: &'static str,
-    /// How it differs from the floor, in a line.
+    /// The difference from the floor, in a line.
     pub about: &'static str,
-    /// Connects it.
+    /// The function that connects it.
     pub start: fn(&Task) -> Result<Box<dyn Flight>>,
 }
 
@@ -85,7 +85,8 @@ pub const ALL: [Entry; 10] = [
     },
 ];
 
-/// The floor, and the entries whose name contains one of `parts`; all if there are no parts.
+/// Returns the floor, and the entries whose name contains one of `parts`; all if there are no
+/// parts.
 #[must_use]
 pub fn chosen(parts: &[String]) -> Vec<Entry> {
     let named = |entry: &&Entry| {

@@ -1,8 +1,8 @@
-//! The floor: what no client with many locks in flight can leave out.
+//! The floor: the work that no client with many locks in flight can leave out.
 //!
 //! Requests are encoded once for each lock. Replies are split by their length and matched in order.
-//! Not here: a clock, a timeout, the evaluation of the restart guard's TTL, and in the floor itself
-//! a token for each lock. The second form shows what tokens cost.
+//! There is no clock, no timeout, no evaluation of the restart guard's TTL, and in the floor itself
+//! no token for each lock. The second form shows what tokens cost.
 
 use std::fs::File;
 use std::io::Read;
@@ -141,7 +141,7 @@ impl Raw {
 }
 
 impl Crowd {
-    /// Counts a vote. Whether it is a yes.
+    /// Counts a vote, and returns `true` if it is a yes.
     #[inline]
     fn count(&mut self, due: Due, reply: &[u8]) -> bool {
         let slot = &mut self.slots[due.slot];
@@ -176,8 +176,8 @@ impl Slot {
     }
 }
 
-/// Tokens like redbolt's: 16 random bytes for each lock, in hexadecimal digits, and the node's
-/// number.
+/// A source of tokens like redbolt's: 16 random bytes for each lock, in hexadecimal digits, and the
+/// node's number.
 struct Tokens {
     source: File,
     pool: [u8; POOL],
@@ -207,7 +207,7 @@ impl Tokens {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// How many random bytes are drawn at a time.
+/// The number of random bytes that are drawn at a time.
 const POOL: usize = 1 << 10;
 
 const RELEASED: &[u8] = b":1\r\n";

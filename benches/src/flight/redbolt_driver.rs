@@ -40,8 +40,8 @@ struct Host {
 /// The index of the resource of each lock in flight.
 type Slots = HashMap<LockId, usize, BuildHasherDefault<Folded>>;
 
-/// A host with many locks in flight looks them up by their ids. A single multiplication is the
-/// whole hash, because the floor finds its lock in a queue.
+/// A hasher for ids, because a host with many locks in flight looks them up. A single
+/// multiplication is the whole hash, because the floor finds its lock in a queue.
 #[derive(Default)]
 struct Folded(u64);
 
@@ -84,7 +84,7 @@ impl Flight for Host {
     }
 }
 
-/// How many locks of a call have begun and ended.
+/// The numbers of locks of a call that have begun and ended.
 struct Flown {
     locks: usize,
     begun: usize,

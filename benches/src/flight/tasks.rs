@@ -7,17 +7,17 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// A runtime on the calling thread.
+/// Returns a runtime on the calling thread.
 pub(super) fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// A runtime with a thread for each core that it may run on.
+/// Returns a runtime with a thread for each core that it may run on.
 pub(super) fn many_threads() -> Result<Runtime> {
     Ok(Builder::new_multi_thread().enable_all().build()?)
 }
 
-/// Distributes `locks` locks over one task for each resource. `lock` makes the task that acquires
+/// Distributes `locks` locks over one task for each resource. `lock` returns the task that acquires
 /// and releases this many locks on one resource.
 pub(super) fn fly<F>(
     runtime: &Runtime,
@@ -31,7 +31,7 @@ where
     runtime.block_on(async {
         let mut tasks = JoinSet::new();
         for (at, resource) in resources.iter().enumerate() {
-            // As evenly as whole numbers allow.
+            // The shares are as even as whole numbers allow.
             let share = (locks + resources.len() - 1 - at) / resources.len();
             tasks.spawn(lock(resource.clone(), share));
         }
@@ -45,5 +45,5 @@ where
     })
 }
 
-/// For all locks of a block.
+/// The limit for all locks of a block.
 const PATIENCE: Duration = Duration::from_secs(60);

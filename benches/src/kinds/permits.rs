@@ -1,8 +1,9 @@
-//! Tries for the permits of a semaphore, by several clients, at a rate that keeps it so full.
+//! Tries for the permits of a semaphore, by several clients, at a rate that keeps it full to a
+//! given degree.
 //!
 //! Tries come at random, independently of one another, and one that is refused is lost. A permit is
-//! held for a time and released. The clients are drivers on threads of their own, each with its own
-//! connections, so that nodes hear of them in different orders.
+//! held for a time and released. The clients are drivers on separate threads and connections, so
+//! that nodes receive their requests in different orders.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -14,31 +15,31 @@ use redbolt::{Config, Event, LockId, LockRequest, Wait};
 use crate::contender::Asked;
 use crate::scale::host::{Host, PATIENCE};
 
-/// What is tried, and for how long.
+/// The load, and its duration.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// The number of permits.
     pub permits: u16,
-    /// How many would be in use on average if there were enough of them.
+    /// The average number that would be in use if there were enough of them.
     pub offered: f64,
-    /// How long each is held.
+    /// The time for which each is held.
     pub held: Duration,
-    /// How long tries count, once the semaphore has filled.
+    /// The time for which tries count, once the semaphore has filled.
     pub lasts: Duration,
 }
 
-/// What the tries that count came to.
+/// The outcomes of the tries that count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Tries that were granted.
+    /// The number of tries that were granted.
     pub granted: u64,
-    /// Tries that were refused.
+    /// The number of tries that were refused.
     pub refused: u64,
-    /// Attempts that needed a second round trip, because nodes gave different slots.
+    /// The number of attempts that needed a second round trip, because nodes gave different slots.
     pub settled: u64,
-    /// Asks to nodes that did not keep a permit that is held.
+    /// The number of requests to nodes that did not keep a held permit.
     pub healed: u64,
-    /// Asks and undos that were sent to nodes.
+    /// The number of requests and undos that were sent to nodes.
     pub commands: u64,
 }
 
@@ -63,20 +64,20 @@ impl Outcome {
         }
     }
 
-    /// The share of the permits in use, on average.
+    /// Returns the share of the permits in use, on average.
     #[must_use]
     pub fn fill(&self, load: Load) -> f64 {
         let held = self.granted as f64 * load.held.as_secs_f64();
         held / load.lasts.as_secs_f64() / f64::from(load.permits)
     }
 
-    /// Round trips per permit.
+    /// Returns the round trips per permit.
     #[must_use]
     pub fn rounds(&self) -> f64 {
         1.0 + self.per_permit(self.settled)
     }
 
-    /// So many of something, per permit.
+    /// Returns a count per permit.
     #[must_use]
     pub fn per_permit(&self, count: u64) -> f64 {
         count as f64 / self.granted.max(1) as f64
@@ -105,7 +106,7 @@ struct Client {
     load: Load,
     random: Random,
     next: Duration,
-    /// What it holds, and until when, in that order.
+    /// The permits that it holds, and until when, in that order.
     held: VecDeque<(Duration, LockId)>,
 }
 
@@ -137,7 +138,7 @@ impl Client {
         Ok(outcome)
     }
 
-    /// Does what is due, and sleeps until something else is, or a node answers.
+    /// Does all work that is due, and sleeps until more is due, or a node answers.
     fn step(&mut self, now: Duration) -> Result<()> {
         while let Some(&(_, id)) = self.held.front().filter(|(until, _)| *until <= now) {
             self.held.pop_front();
@@ -175,7 +176,7 @@ impl Client {
         }
     }
 
-    /// Leaves nothing on the nodes.
+    /// Releases everything, so that nothing is left on the nodes.
     fn end(&mut self) -> Result<()> {
         let until = Instant::now() + PATIENCE;
         self.held.iter().for_each(|&(_, id)| self.host.driver.release(id));
@@ -183,7 +184,7 @@ impl Client {
             ensure!(Instant::now() < until, "a node does not confirm releases");
             self.host.process(LONGEST)?;
             while let Some(event) = self.host.driver.poll_event() {
-                // A try that was under way at the end.
+                // This try was in flight at the end.
                 if let Event::Granted(id) = event {
                     self.host.driver.release(id);
                 }
@@ -193,25 +194,25 @@ impl Client {
     }
 }
 
-/// Times between tries: a generator that needs no quality.
+/// A generator of the times between tries, which needs no quality.
 struct Random(u64);
 
 impl Random {
-    /// The time to the next try of one client, exponentially distributed.
+    /// Returns the time to the next try of one client, exponentially distributed.
     fn pause(&mut self, load: Load) -> Duration {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        // From above zero to one.
+        // The share is from above zero to one.
         let share = ((self.0 >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         load.held.mul_f64(CLIENTS as f64 * -share.ln() / load.offered)
     }
 }
 
-/// The same number as in the simulation of the table.
+/// The number of clients, as in the simulation of the table.
 const CLIENTS: usize = 8;
 
-/// After so many times of holding, the semaphore is as full as it will be.
+/// The multiple of the holding time after which the semaphore is as full as it will be.
 const WARM: u32 = 2;
 
 const RESOURCE: &[u8] = b"redbolt-permits-0";

@@ -1,4 +1,4 @@
-//! Many at once share one key, beside as many that have keys of their own.
+//! Many locks at once that share one key, compared with as many on separate keys.
 //!
 //! One driver has them all: all are requested in one write to each node, all are held, all are
 //! released.
@@ -12,23 +12,23 @@ use crate::contender::Asked;
 use crate::scale::host::{Host, PATIENCE, key};
 use crate::stats::cpu_time;
 
-/// What is taken.
+/// The keys of the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
     /// One key, which all share.
     Shared,
-    /// A key for each, which it has alone.
+    /// A separate key for each, which it holds exclusively.
     Own,
 }
 
-/// What all locks of a call cost together, each acquired and released once.
+/// The cost of all locks of a call together, each acquired and released once.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Elapsed time, in nanoseconds.
+    /// The elapsed time, in nanoseconds.
     pub wall: u64,
-    /// CPU time of this process, in nanoseconds.
+    /// The CPU time of this process, in nanoseconds.
     pub cpu: u64,
-    /// Asks and undos that were sent to nodes.
+    /// The number of requests and undos that were sent to nodes.
     pub commands: u64,
 }
 
@@ -63,8 +63,8 @@ impl Readers {
         Ok(Cost { wall: wall.as_nanos() as u64, cpu: cpu.as_nanos() as u64, commands })
     }
 
-    /// While this many share the key, one more joins them and leaves again, so many times. Returns
-    /// the times of its pairs.
+    /// Lets one more reader join and leave this many times while this many share the key, and
+    /// returns the times of its pairs.
     ///
     /// # Errors
     ///

@@ -1,5 +1,4 @@
-//! The cost of a client in the build. Not here: the programs, and how they are built, see
-//! `crate::weight`.
+//! The cost of a client in the build. `crate::weight` has the programs, and builds them.
 
 use std::time::Duration;
 
@@ -16,7 +15,8 @@ use crate::weight::{ALL, Package, Program, Weight};
 
 pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let (ours, others) = ALL.split_at(OURS);
-    // With `--quick` only the floor and redbolt: some of the others take a minute.
+    // With `--quick` only the floor and redbolt are built, because some of the others take a
+    // minute.
     let others = others.iter().filter(|program| !choice.quick && choice.wants(program.name));
     let programs: Vec<_> = ours.iter().chain(others).copied().collect();
     progress.begin(programs.len() as u64, "build");
@@ -129,7 +129,7 @@ fn targets(rows: &[Row]) -> Vec<Target> {
     ]
 }
 
-/// The fastest, the median and the slowest build.
+/// Returns the fastest, the median and the slowest build.
 fn seconds(weight: &Weight) -> (f64, f64, f64) {
     let mut all: Vec<_> = weight.clean.iter().map(Duration::as_secs_f64).collect();
     all.sort_by(f64::total_cmp);
@@ -145,13 +145,13 @@ excluding the program itself. The build is `cargo build --release --offline` wit
 folder and everything downloaded before; the size is that with `strip = true`. All other settings \
 of the profile are the defaults.";
 
-/// The floor and redbolt come first, and are built several times.
+/// The number of programs that come first and are built several times: the floor and redbolt.
 const OURS: usize = 2;
 const BUILDS: usize = 3;
 const JUDGED: &str = "redbolt";
 const NODES: usize = 3;
 
-/// The targets.
+/// The target for the number of crates.
 const CRATES: f64 = 12.0;
 const SECONDS: f64 = 6.0;
 

@@ -57,7 +57,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     Ok(Section { title, text, json: json!({ "runs": runs }), ..Section::default() })
 }
 
-/// The selected contenders that can wait for other processes.
+/// Returns the selected contenders that can wait for other processes.
 fn chosen(choice: &Choice) -> Vec<Entry> {
     let wanted = |entry: &Entry| match choice.contenders.is_empty() {
         true => entry.name == default_settings().name || OTHERS.contains(&entry.name),
@@ -67,7 +67,7 @@ fn chosen(choice: &Choice) -> Vec<Entry> {
     ALL.iter().copied().filter(waits).collect()
 }
 
-/// The same number of sections for small and large crowds.
+/// Returns the plan, with the same number of sections for small and large crowds.
 fn plan(processes: usize, quick: bool) -> Plan {
     Plan {
         processes,
@@ -77,7 +77,7 @@ fn plan(processes: usize, quick: bool) -> Plan {
     }
 }
 
-/// The median hand-off of the floor.
+/// Returns the median hand-off of the floor.
 fn floor(servers: &[Server]) -> Result<Duration> {
     let plan =
         hand_off::Plan { rounds: 3, block: 8, slow_block: 1, within: Duration::from_secs(3) };
@@ -100,7 +100,7 @@ struct Group {
 }
 
 impl Group {
-    /// Contenders take turns in rounds. One whose whole crowd failed is out.
+    /// Measures. Contenders take turns in rounds. One whose whole crowd failed is out.
     fn measure(
         &mut self,
         servers: &[Server],
@@ -216,7 +216,7 @@ impl Group {
     }
 }
 
-/// Runs a crowd of clients, of which some do not count their asks: of these the nodes count the
+/// Runs a crowd of clients. For clients that do not count their requests, the nodes count the
 /// `SET`s.
 fn run_one(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Result<Outcome> {
     let (mut counts, mut before) = (Counts::of(servers), Vec::new());
@@ -237,7 +237,7 @@ fn run_one(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Result
     Ok(outcome)
 }
 
-/// The quantile of sorted nanoseconds.
+/// Returns the quantile of sorted nanoseconds.
 fn part_of(sorted: &[u64], part: f64) -> u64 {
     let last = sorted.len().saturating_sub(1);
     sorted.get((last as f64 * part).ceil() as usize).copied().unwrap_or(0)
@@ -251,7 +251,7 @@ fn seconds(sorted: &[u64], part: f64) -> String {
     format!("{:.2}", part_of(sorted, part) as f64 / 1e9)
 }
 
-/// The contenders without a selection, beside redbolt with default settings.
+/// The contenders without a selection, in addition to redbolt with default settings.
 const OTHERS: [&str; 2] = ["rslock", "redlock"];
 
 const HEADINGS: [&str; 14] = [

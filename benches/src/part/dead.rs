@@ -71,7 +71,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     Ok(section)
 }
 
-/// The floor, and the selected contenders.
+/// Returns the floor, and the selected contenders.
 fn chosen(choice: &Choice) -> Vec<Entry> {
     let (floor, others) = ALL.split_at(1);
     floor.iter().chain(others.iter().filter(|entry| choice.wants(entry.name))).copied().collect()
@@ -132,7 +132,8 @@ impl Run<'_> {
         table
     }
 
-    /// A dot for p99, and a line from p99 before the death to the longest pair right after it.
+    /// Returns a chart with a dot for p99, and a line from p99 before the death to the longest pair
+    /// right after it.
     fn chart(&self) -> Result<Chart> {
         let mut rows = Vec::new();
         for (death, figures) in &self.deaths {
@@ -201,7 +202,7 @@ impl Run<'_> {
     }
 }
 
-/// The worst of redbolt's APIs, over all numbers of nodes and placements.
+/// Returns the figure of the worst API of redbolt, over all numbers of nodes and placements.
 fn target(death: Death, runs: &[Run<'_>]) -> Target {
     let what = format!(
         "p99 of a pair with f nodes {}, less p99 on healthy nodes, in ms: the worst of redbolt's APIs",
@@ -233,7 +234,7 @@ fn target(death: Death, runs: &[Run<'_>]) -> Target {
     Target { what, bound: 2.0, measured, text }
 }
 
-/// What the death adds to p99, computed within each round, in ms.
+/// The increase of p99 by the death, computed within each round, in ms.
 struct Difference {
     median: f64,
     least: f64,
@@ -249,7 +250,7 @@ impl Difference {
         let mut more: Vec<f64> = more.collect();
         more.sort_by(f64::total_cmp);
         let at = |index: usize| more.get(index).copied().unwrap_or(f64::NAN);
-        // Of an even number the worse one.
+        // For an even number of rounds, the worse of the two middle ones counts.
         Self { median: at(more.len() / 2), least: at(0), most: at(more.len().saturating_sub(1)) }
     }
 
@@ -258,7 +259,7 @@ impl Difference {
     }
 }
 
-/// The longest pair right after the death, in any round.
+/// Returns the longest pair right after the death, in any round.
 fn first(figures: &Figures) -> u64 {
     figures.rounds.iter().map(|round| round.first).max().unwrap_or(0)
 }

@@ -53,8 +53,8 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     Ok(section)
 }
 
-/// The ways to release, and the extent of each measurement. Releases by others are measured on
-/// three nodes: the number of nodes affects them as it affects the first way.
+/// Returns the ways to release, and the extent of each measurement. Releases by others are measured
+/// on three nodes: the number of nodes affects them as it affects the first way.
 fn ways(quick: bool, all: bool) -> Vec<(ReleasedBy, Plan)> {
     let plan = |rounds, block, seconds| Plan {
         rounds,
@@ -75,8 +75,8 @@ fn ways(quick: bool, all: bool) -> Vec<(ReleasedBy, Plan)> {
     }
 }
 
-/// The floor can wait only for releases of its own kind. It is measured beside the releases by
-/// others for comparison, and not where keys expire.
+/// Returns the contenders for one way. The floor can wait only for releases by its own kind. It is
+/// measured together with the releases by others for comparison, and not with keys that expire.
 fn waiting_for(by: ReleasedBy, entries: &[Entry]) -> Vec<Entry> {
     let waits = |(at, entry): &(usize, &Entry)| match by {
         ReleasedBy::Own => true,
@@ -139,7 +139,7 @@ impl Run {
         table
     }
 
-    /// The ratio to the floor, where there is one.
+    /// Returns the ratio to the floor, if there is one.
     fn ratio(&self, own: &Figures) -> Option<Ratio> {
         let floor = &self.figures[0].medians;
         let comparable =
@@ -147,7 +147,7 @@ impl Run {
         comparable.then(|| Ratio::of(&own.medians, floor))
     }
 
-    /// The target of the default settings, on three nodes.
+    /// Adds the target of the default settings, on three nodes.
     fn target(&self, targets: &mut Vec<Target>) {
         let name = default_settings().name;
         let own = self.entries.iter().position(|entry| entry.name == name);

@@ -61,14 +61,14 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     })
 }
 
-/// How nodes stop answering.
+/// The way in which nodes stop answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hang {
-    /// For comparison: connections to such nodes fail at once.
+    /// The nodes are killed, for comparison: connections to them fail at once.
     Killed,
     Stopped,
     Blackholed,
-    /// `CLIENT PAUSE`.
+    /// The nodes are paused by `CLIENT PAUSE`.
     Paused,
 }
 
@@ -137,13 +137,13 @@ impl Pair {
         self.alive.iter().chain(&self.hung).any(|outcome| !outcome.failures.is_empty())
     }
 
-    /// The ratio of the crowds' times, in pairs as they ran.
+    /// Returns the ratio of the crowds' times, in pairs as they ran.
     fn whole(&self) -> Ratio {
         let totals = |of: &[Outcome]| of.iter().map(|outcome| outcome.total).collect::<Vec<_>>();
         Ratio::of(&totals(&self.hung), &totals(&self.alive))
     }
 
-    /// The ratio of the slowest hundredth of hand-offs, over all crowds.
+    /// Returns the ratio of the slowest hundredth of hand-offs, over all crowds.
     fn p99(&self) -> f64 {
         part_of(&self.hung, 0.99) as f64 / part_of(&self.alive, 0.99).max(1) as f64
     }
@@ -201,7 +201,7 @@ impl Pair {
     }
 }
 
-/// A crowd on nodes of its own. The first nodes hang, which waiters would choose as leads, once all
+/// Runs a crowd on new nodes. The first nodes, which waiters would choose as leads, hang once all
 /// processes have connected.
 fn crowd(
     entry: Entry,
@@ -234,7 +234,7 @@ fn crowd(
     Ok((outcome.unwrap_or_else(|error| Outcome::failed(&error)), placed))
 }
 
-/// redbolt, and the selected contenders.
+/// Returns redbolt, and the selected contenders.
 fn chosen(choice: &Choice) -> Vec<Entry> {
     let wanted = |entry: &Entry| match choice.contenders.is_empty() {
         true => entry.name == default_settings().name,
@@ -254,7 +254,7 @@ fn plan(quick: bool) -> Plan {
     Plan { processes, times, section: Duration::from_millis(section), limit }
 }
 
-/// The worst of redbolt's, over all numbers of nodes and placements.
+/// Returns the worst figure of redbolt, over all numbers of nodes and placements.
 fn targets_of(hang: Hang, pairs: &[Pair]) -> [Target; 2] {
     let own =
         pairs.iter().filter(|pair| pair.hang == hang && pair.entry.name.starts_with("redbolt"));
@@ -280,7 +280,7 @@ fn targets_of(hang: Hang, pairs: &[Pair]) -> [Target; 2] {
     ]
 }
 
-/// The quantile of all hand-offs.
+/// Returns the quantile of all hand-offs.
 fn part_of(outcomes: &[Outcome], part: f64) -> u64 {
     let mut all: Vec<u64> =
         outcomes.iter().flat_map(|outcome| &outcome.hand_offs).copied().collect();
@@ -289,10 +289,10 @@ fn part_of(outcomes: &[Outcome], part: f64) -> u64 {
     all.get((last as f64 * part).ceil() as usize).copied().unwrap_or(0)
 }
 
-/// Whether nodes hang in each turn: the order spreads slow changes of the machine over both.
+/// `true` if nodes hang in this turn: the order spreads slow changes of the machine over both.
 const TURNS: [bool; 4] = [false, true, true, false];
 
-/// Longer than any crowd.
+/// A pause longer than any crowd.
 const PAUSE: &str = "CLIENT PAUSE 600000";
 
 const BOUND: f64 = 1.2;

@@ -138,7 +138,7 @@ impl Run<'_> {
         table
     }
 
-    /// A row for each client, a column for each number of locks in flight.
+    /// Returns a table with a row for each client and a column for each number of locks in flight.
     fn curve(&self) -> Table {
         let numbers: Vec<_> = self.crowds.iter().map(|(locks, _)| locks.to_string()).collect();
         let headings: Vec<_> =
@@ -180,7 +180,7 @@ impl Run<'_> {
         Ok(Chart { name, caption, svg })
     }
 
-    /// The target: 64 in flight on three nodes, in any placement.
+    /// Adds the target: 64 in flight on three nodes, in any placement.
     fn targets(&self, locks: usize, figures: &[Figures], targets: &mut Vec<Target>) {
         if self.n != 3 || locks != 64 {
             return;
@@ -245,7 +245,7 @@ fn micros(nanos: u64) -> String {
     format!("{:.2}", nanos as f64 / 1e3)
 }
 
-/// Blocks are long, so that the locks left in flight at their ends weigh little.
+/// The crowds. Blocks are long, so that the locks left in flight at their ends weigh little.
 const CROWDS: [Crowd; 5] = [
     Crowd { locks: 1, block: 256, seconds: 6, quick: true },
     Crowd { locks: 8, block: 512, seconds: 6, quick: false },

@@ -1,7 +1,7 @@
 //! The parts of the suite: each measures one thing and returns a section.
 //!
-//! To add one: a file beside these with a `run`, and a line in [`PARTS`]. A part starts and ends
-//! its own nodes. Not here: the command line, and the output of the sections.
+//! To add one: a file in this folder with a `run`, and a line in [`PARTS`]. A part starts and ends
+//! its own nodes.
 
 mod build;
 mod crowd;
@@ -27,9 +27,9 @@ use crate::section::Section;
 pub struct Part {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it measures, in a line.
+    /// The measurement, described in a line.
     pub about: &'static str,
-    /// Measures it. An error voids this part alone.
+    /// The function that measures. An error voids this part alone.
     pub run: fn(&Choice, &Progress) -> Result<Section>,
 }
 

@@ -35,7 +35,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     Ok(Section { title, text, json: json!({ "runs": runs }), ..Section::default() })
 }
 
-/// The times from release to grant behind each number of dead waiters, sorted.
+/// Returns the times from release to grant behind each number of dead waiters, sorted.
 fn dead_waiters(
     servers: &[Server],
     rounds: usize,
@@ -113,7 +113,7 @@ fn far_json(all: &[(Duration, Waits)]) -> Vec<Value> {
     all.iter().map(one).collect()
 }
 
-/// The quantile of sorted nanoseconds.
+/// Returns the quantile of sorted nanoseconds.
 fn seconds(sorted: &[u64], part: f64) -> String {
     let last = sorted.len().saturating_sub(1);
     let at = (last as f64 * part).round() as usize;
@@ -122,7 +122,7 @@ fn seconds(sorted: &[u64], part: f64) -> String {
 
 const DEAD: [usize; 6] = [0, 1, 2, 3, 5, 10];
 
-/// In µs.
+/// The round trips in µs.
 const ROUND_TRIPS: [u64; 5] = [500, 50_000, 150_000, 300_000, 600_000];
 
 const INTRO: &str = "\

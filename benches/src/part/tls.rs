@@ -1,6 +1,6 @@
 //! Acquire + release over TLS, compared with a raw loop of rustls over epoll.
 //!
-//! What TLS itself costs is not the question here: both sides pay for it. Not here: the contenders, see
+//! The cost of TLS itself is not measured, because both sides have it. The contenders are in
 //! `contender::over_tls`.
 
 use std::time::Duration;
@@ -108,6 +108,6 @@ fn as_json(outcomes: &[Outcome]) -> Vec<Value> {
     outcomes.iter().map(contender).collect()
 }
 
-/// Longer than any pair takes, so that no contender has to extend.
+/// A TTL longer than any pair takes, so that no contender has to extend.
 const TTL: Duration = Duration::from_secs(10);
 const BOUND: f64 = 1.10;

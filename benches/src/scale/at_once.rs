@@ -17,12 +17,12 @@ pub struct AtOnce {
     host: Host,
 }
 
-/// Nanoseconds for all locks of a call, each acquired and released once.
+/// The cost in nanoseconds of all locks of a call, each acquired and released once.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// CPU time of this process.
+    /// The CPU time of this process.
     pub cpu: u64,
-    /// Elapsed time.
+    /// The elapsed time.
     pub wall: u64,
 }
 
@@ -116,7 +116,8 @@ impl AtOnce {
 
 const LIKE: Like = Like { ttl: Duration::from_secs(30), wait: Wait::No };
 
-/// Well below the limit of a link, because a node that no quorum needs may be behind.
+/// The size of a portion, well below the limit of a link, because a node that no quorum needs may
+/// be behind.
 const PORTION: usize = MAX_PIPELINE * 3 / 4;
 
 #[cfg(test)]

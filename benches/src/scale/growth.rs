@@ -6,47 +6,48 @@
 
 use std::fmt;
 
-/// How a cost may grow.
+/// The way in which a cost may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Not at all: the cost of one thing beside this many others.
+    /// The cost stays the same: that of one thing in the presence of many others.
     Constant,
-    /// With the size, which is that of the work.
+    /// The cost grows with the size, which is that of the work.
     Linear,
 }
 
 /// A cost at growing sizes.
 #[derive(Clone, Debug)]
 pub struct Growth {
-    /// The cost, and the size it is related to.
+    /// The cost, and the size to which it is related.
     pub what: String,
-    /// How it may grow.
+    /// The way in which it may grow.
     pub expected: Expected,
-    /// Sizes, none of them zero, and the whole cost of each.
+    /// The sizes, none of them zero, and the whole cost of each.
     pub points: Vec<(f64, f64)>,
 }
 
 impl Growth {
-    /// The slope over all sizes.
+    /// Returns the slope over all sizes.
     #[must_use]
     pub fn slope(&self) -> f64 {
         slope(&self.points)
     }
 
-    /// The slope over the larger half of the sizes, where fixed costs no longer hide the growth.
+    /// Returns the slope over the larger half of the sizes, in which fixed costs no longer hide the
+    /// growth.
     #[must_use]
     pub fn last_slope(&self) -> f64 {
         let half = self.points.len() / 2;
         slope(&self.points[half.min(self.points.len().saturating_sub(MIN_POINTS))..])
     }
 
-    /// The steeper of both.
+    /// Returns the steeper of both.
     #[must_use]
     pub fn steepest(&self) -> f64 {
         self.slope().max(self.last_slope())
     }
 
-    /// The steepest slope that is still as expected.
+    /// Returns the steepest slope that is still as expected.
     #[must_use]
     pub fn bound(&self) -> f64 {
         match self.expected {
@@ -55,7 +56,7 @@ impl Growth {
         }
     }
 
-    /// The sizes right after a cliff.
+    /// Returns the sizes right after a cliff.
     #[must_use]
     pub fn cliffs(&self) -> Vec<f64> {
         let units: Vec<_> = self.points.iter().map(|&point| (point.0, self.unit(point))).collect();
@@ -63,14 +64,15 @@ impl Growth {
         let is_cliff = |at: &usize| {
             let ((size, unit), (next_size, next)) = (units[*at], units[at + 1]);
             let neighbour = at.checked_sub(1).unwrap_or(at + 1);
-            // Fixed costs make the first units expensive: that units get cheaper predicts nothing.
+            // Fixed costs make the first units expensive, so units that get cheaper predict
+            // nothing.
             let trend = steps.get(neighbour).map_or(0.0, |trend| trend.clamp(0.0, 1.0));
             next > 2.0 * unit * (next_size / size).powf(trend)
         };
         (0..steps.len()).filter(is_cliff).map(|at| units[at + 1].0).collect()
     }
 
-    /// Whether it grows as expected.
+    /// Returns `true` if it grows as expected.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.steepest() <= self.bound() && self.cliffs().is_empty()
@@ -103,7 +105,7 @@ impl fmt::Display for Growth {
     }
 }
 
-/// The slope by least squares of the logarithms; NaN for fewer than two points.
+/// Returns the slope by least squares of the logarithms; NaN for fewer than two points.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let count = points.len() as f64;
     let logs = || points.iter().map(|&(size, cost)| (size.ln(), cost.max(f64::MIN_POSITIVE).ln()));
@@ -115,7 +117,7 @@ fn slope(points: &[(f64, f64)]) -> f64 {
     over / under
 }
 
-/// With fewer points at the end, noise would dominate.
+/// The smallest number of points at the end; with fewer, noise would dominate.
 const MIN_POINTS: usize = 3;
 
 #[cfg(test)]
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_a_cliff_and_what_follows_it_is_none() {
+    fn a_step_is_a_cliff_and_the_sizes_after_it_are_not() {
         let from = |size: f64| if size < 1e4 { 7.0 * size } else { 30.0 * size };
         assert_eq!(growth(Expected::Linear, from).cliffs(), [1e4]);
         let double = |size: f64| if size < 1e4 { 7.0 * size } else { 13.9 * size };
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_beside_others_must_be_constant() {
+    fn the_cost_of_one_of_many_must_be_constant() {
         assert!(growth(Expected::Constant, |_| 40.0).is_sound());
         let walk = growth(Expected::Constant, |size| 40.0 + 1e-3 * size);
         assert!(walk.slope() < 1.0 && !walk.is_sound(), "{walk}");

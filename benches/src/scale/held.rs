@@ -1,8 +1,8 @@
 //! Held locks without work: their memory, and their cost for other locks.
 //!
-//! With default settings: longer timeouts would make the driver's timers so rare that their cost
-//! would not show. Not here: counting the heap's bytes, which needs an allocator for the whole
-//! program; see `bin/held.rs`.
+//! The settings are the default ones, because with longer timeouts the driver's timers would be so
+//! rare that their cost would not show. `bin/held.rs` counts the heap's bytes, which needs an
+//! allocator for the whole program.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ use crate::stats::{cpu_time, histogram, median, record};
 /// The extent of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// `host:port` of each node.
+    /// The address of each node as `host:port`.
     pub nodes: Vec<String>,
     /// The numbers of held locks, in ascending order.
     pub held: Vec<usize>,
-    /// Whether they are requested with a wait, and so queue.
+    /// `true` if they are requested with a wait, and so queue.
     pub waits: bool,
-    /// Pairs of acquire and release beside the held locks.
+    /// The number of pairs of acquire and release in addition to the held locks.
     pub pairs: usize,
     /// The length of the idle period.
     pub idle: Duration,
@@ -34,22 +34,22 @@ pub struct Plan {
 pub struct Figures {
     /// The number of held locks.
     pub held: u64,
-    /// Bytes of heap, in all, above those without held locks.
+    /// The bytes of heap, in all, above those without held locks.
     pub heap: u64,
-    /// Resident bytes of the process, above those without held locks.
+    /// The resident bytes of the process, above those without held locks.
     pub resident: u64,
-    /// Nanoseconds of CPU time for a pair of acquire and release of another lock.
+    /// The CPU time in nanoseconds of a pair of acquire and release of another lock.
     pub pair_cpu: u64,
     /// The median time of a pair, in nanoseconds.
     pub pair_p50: u64,
     /// The 99th percentile of a pair, in nanoseconds.
     pub pair_p99: u64,
-    /// Nanoseconds of CPU time in a second without work.
+    /// The CPU time in nanoseconds of a second without work.
     pub idle_cpu: u64,
 }
 
 impl Figures {
-    /// As a line for [`read`](Self::read).
+    /// Returns a line for [`read`](Self::read).
     #[must_use]
     pub fn json(&self) -> Value {
         json!({
@@ -136,7 +136,8 @@ fn hold(host: &mut Host, count: usize, waits: bool, held: &mut Vec<LockId>) -> R
     Ok(())
 }
 
-/// Pairs in several blocks: the CPU time of the median block, and the time of each pair.
+/// Runs pairs in several blocks, and returns the CPU time of the median block and the time of each
+/// pair.
 fn blocks(host: &mut Host, times: usize) -> Result<(u64, Histogram<u64>)> {
     let (mut all, mut cpu) = (histogram()?, Vec::new());
     for _ in 0..BLOCKS {
@@ -148,7 +149,7 @@ fn blocks(host: &mut Host, times: usize) -> Result<(u64, Histogram<u64>)> {
     Ok((median(&cpu), all))
 }
 
-/// Acquires and releases another lock, again and again.
+/// Acquires and releases another lock repeatedly.
 fn pairs(host: &mut Host, times: usize) -> Result<Histogram<u64>> {
     let (mut spans, mut refused) = (histogram()?, 0);
     while spans.len() < times as u64 {
@@ -173,7 +174,7 @@ fn pairs(host: &mut Host, times: usize) -> Result<Histogram<u64>> {
     Ok(spans)
 }
 
-/// A loop without work. Returns its CPU time.
+/// Runs a loop without work, and returns its CPU time.
 fn idle(host: &mut Host, span: Duration) -> Result<Duration> {
     let (before, until) = (cpu_time(), Instant::now() + span);
     loop {
@@ -185,7 +186,7 @@ fn idle(host: &mut Host, span: Duration) -> Result<Duration> {
     }
 }
 
-/// The resident bytes of this process.
+/// Returns the resident bytes of this process.
 fn resident() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));

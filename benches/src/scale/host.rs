@@ -29,7 +29,7 @@ impl Host {
         Ok(host)
     }
 
-    /// The next event of a lock.
+    /// Returns the next event of a lock.
     pub(crate) fn event(&mut self) -> Result<Event> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -48,7 +48,7 @@ impl Host {
         }
     }
 
-    /// One iteration of the loop, which sleeps for up to `longest`.
+    /// Runs one iteration of the loop, which sleeps for up to `longest`.
     pub(crate) fn process(&mut self, longest: Duration) -> Result<()> {
         let wait = self.driver.timeout().map_or(longest, |due| due.min(longest));
         self.poll.poll(&mut self.events, Some(wait))?;
@@ -96,7 +96,7 @@ impl Host {
         Ok(())
     }
 
-    /// The error for an event that should not have come.
+    /// Returns the error for an unexpected event.
     pub(crate) fn void(&self, event: Event) -> Result<()> {
         match event {
             Event::Refused(_, refusal) => Err(anyhow!("{}", self.driver.report(&refusal))),
@@ -112,7 +112,7 @@ pub(super) struct Like {
     pub(super) wait: Wait,
 }
 
-/// The resource with this number: 16 bytes.
+/// Returns the resource with this number: 16 bytes.
 pub(crate) fn key(number: usize) -> [u8; 16] {
     let mut key = *b"redbolt-00000000";
     let mut rest = number;
@@ -123,7 +123,7 @@ pub(crate) fn key(number: usize) -> [u8; 16] {
     key
 }
 
-/// A node that is slower than this is broken.
+/// A limit that only a broken node exceeds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

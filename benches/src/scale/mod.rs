@@ -1,7 +1,7 @@
-//! How cost grows with work: the work itself, at one size after another.
+//! The growth of cost with work: the work itself, at one size after another.
 //!
-//! redbolt alone does all of it, through a driver in a host's mio loop, or through an engine where
-//! tasks wait. Not here: the sizes and the use of the figures, see `part/scale.rs`.
+//! Only redbolt is measured, through a driver in a host's mio loop, or through an engine if tasks
+//! wait. The sizes and the figures are in `part/scale`.
 
 pub mod at_once;
 pub mod growth;

@@ -1,4 +1,4 @@
-//! One lock after another, with a longer and longer name or on more and more nodes.
+//! One lock after another, with a growing name or on a growing number of nodes.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub struct Pairs {
 /// The cost of a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Nanoseconds of this process's CPU time.
+    /// The CPU time of this process in nanoseconds.
     pub cpu: u64,
     /// The median time of a pair, in nanoseconds.
     pub p50: u64,

@@ -1,7 +1,7 @@
 //! Many waiters for one resource: each is granted it, releases it at once, and the next follows.
 //!
-//! All are in one process, so no node has to notify anybody: in one driver, where they queue, and
-//! as tasks on one engine. Waiters in other processes are in `waiting` and `crowd`.
+//! All are in one process, so no node has to send notifications: in one driver, in which they
+//! queue, and as tasks on one engine. Waiters in other processes are in `waiting` and `crowd`.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ impl Waiters {
         Ok(Self { host: Host::connect(patient(), nodes)? })
     }
 
-    /// This many request the lock at once. Returns the cost of all when each has had it.
+    /// Lets this many request the lock at once, and returns the cost of all when each has had it.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Tasks {
         Ok(Self { runtime: Builder::new_current_thread().build()?, engine })
     }
 
-    /// This many request the lock at once. Returns the cost of all when each has had it.
+    /// Lets this many request the lock at once, and returns the cost of all when each has had it.
     ///
     /// # Errors
     ///

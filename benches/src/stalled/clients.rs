@@ -20,7 +20,7 @@ fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Runs a pair, and aborts it at the limit: some clients wait for ever.
+/// Runs a pair, and aborts it at the limit, because some clients wait forever.
 fn within_limit(runtime: &Runtime, pair: impl Future<Output = Result<()>>) -> Result<()> {
     runtime.block_on(async {
         match timeout(LIMIT, pair).await {

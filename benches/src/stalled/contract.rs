@@ -14,5 +14,5 @@ pub trait Contender {
     fn pair(&mut self) -> Result<()>;
 }
 
-/// When a pair is aborted, if its client has no timeout of its own.
+/// The time after which a pair is aborted, if its client has no timeout.
 pub const LIMIT: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! The ways in which a node can die, applied to real servers on loopback.
 //!
-//! Not here: a network that loses the packets of open connections. To a client, a stopped process
-//! looks the same except for the kernel's acknowledgements, which no client sees.
+//! A network that loses the packets of open connections is not among them. To a client, a stopped
+//! process looks the same except for the kernel's acknowledgements, which no client sees.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use redbolt_test_servers::{Server, servers};
 
-/// How a node dies.
+/// The way in which a node dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
     /// The process is killed: connections end, and new ones are refused.
@@ -25,7 +25,7 @@ impl Death {
     /// All ways, in the order in which they are shown.
     pub const ALL: [Self; 3] = [Self::Refused, Self::Blackholed, Self::Stopped];
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,16 +46,16 @@ impl Death {
     }
 }
 
-/// Nodes that will die. Dropping them kills them for good.
+/// The nodes that will die. Dropping them kills them for good.
 pub struct Victims {
     death: Death,
     servers: Vec<Server>,
-    /// Connections that fill their queues.
+    /// The connections that fill their queues.
     queued: Vec<TcpStream>,
 }
 
 impl Victims {
-    /// They stay alive until [`die`](Self::die).
+    /// Returns victims that stay alive until [`die`](Self::die).
     #[must_use]
     pub fn new(death: Death, servers: Vec<Server>) -> Self {
         Self { death, servers, queued: Vec::new() }
@@ -93,11 +93,11 @@ fn fill(address: SocketAddr) -> Result<Vec<TcpStream>> {
     Ok(queued)
 }
 
-/// Enough for the clients that connect while the nodes are alive.
+/// The length of the accept queue, enough for the clients that connect while the nodes are alive.
 const BACKLOG: &str = "4";
 const MOST: usize = 64;
 
-/// On loopback a SYN is answered within microseconds, or never.
+/// The time after which a SYN on loopback, otherwise answered within microseconds, gets no answer.
 const UNANSWERED: Duration = Duration::from_millis(30);
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_death_looks_to_a_client_as_it_says() {
+    fn each_death_looks_to_a_client_as_documented() {
         for death in Death::ALL {
             let servers = death.servers(1);
             let address = servers[0].address();

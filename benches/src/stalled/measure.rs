@@ -1,7 +1,7 @@
 //! The cost of a dying minority: pairs before and after, by the same client on the same nodes.
 //!
-//! A session has nodes of its own and one client, which acquires and releases without a pause while
-//! the nodes die. Contenders take turns in rounds of one session each. Not here: printing.
+//! A session has new nodes and one client, which acquires and releases without a pause while the
+//! nodes die. Contenders take turns in rounds of one session each.
 
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock};
@@ -20,25 +20,26 @@ use crate::stats::{histogram, record};
 /// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Sessions of each contender.
+    /// The number of sessions of each contender.
     pub rounds: usize,
-    /// How long the nodes live in a session.
+    /// The time for which the nodes live in a session.
     pub healthy: Duration,
-    /// How long a session lasts after their death; longer if fewer than [`FIRST`] pairs have ended.
+    /// The time for which a session lasts after their death; longer if fewer than [`FIRST`] pairs
+    /// have ended.
     pub dead: Duration,
 }
 
 /// The figures of a contender. Times are in nanoseconds.
 pub struct Figures {
-    /// Pairs that ended before the nodes died.
+    /// The pairs that ended before the nodes died.
     pub healthy: Histogram<u64>,
-    /// Pairs that ended afterwards.
+    /// The pairs that ended afterwards.
     pub dead: Histogram<u64>,
     /// The figures of each session.
     pub rounds: Vec<Round>,
-    /// How many pairs failed after the nodes had died.
+    /// The number of pairs that failed after the nodes had died.
     pub failed: u64,
-    /// The first of those failures, or why there are no figures.
+    /// The first of those failures, or the reason why there are no figures.
     pub failure: Option<String>,
 }
 
@@ -47,7 +48,7 @@ pub struct Figures {
 pub struct Round {
     /// The 99th percentile of the pair before the nodes died.
     pub healthy_p99: u64,
-    /// The same afterwards.
+    /// The 99th percentile of the pair afterwards.
     pub dead_p99: u64,
     /// The longest of the first [`FIRST`] pairs that ended after the nodes had died, including the
     /// one in progress.
@@ -60,7 +61,7 @@ pub struct Round {
 ///
 /// # Errors
 ///
-/// There is no memory. A contender that cannot take part says so in its figures.
+/// There is no memory. A contender that cannot take part has the reason in its figures.
 pub fn run(
     entries: &[Entry],
     death: Death,
@@ -91,7 +92,7 @@ impl Figures {
         Ok(Self { healthy, dead, rounds: Vec::new(), failed: 0, failure: None })
     }
 
-    /// Whether further sessions would take too much time.
+    /// Returns `true` if further sessions would take too much time.
     fn has_stalled(&self) -> bool {
         self.dead.max() > STALLED.as_nanos() as u64 || (self.failure.is_some() && self.failed == 0)
     }
@@ -180,9 +181,9 @@ fn session(
     }
 }
 
-/// Runs pairs until then and, for [`PATIENCE`] at most, until more than [`FIRST`] have ended after
-/// the death; or until one has taken so long that the client is stuck. Also returns the first
-/// failure.
+/// Runs pairs until then and, for at most [`PATIENCE`], until more than [`FIRST`] have ended after
+/// the death; or until one has taken longer than [`STALLED`], which means that the client is stuck.
+/// Also returns the first failure.
 fn pairs(
     contender: &mut dyn Contender,
     until: Instant,
@@ -209,28 +210,28 @@ fn pairs(
     }
 }
 
-/// Whether more than [`FIRST`] pairs ended after the death.
+/// Returns `true` if more than [`FIRST`] pairs ended after the death.
 fn has_enough(pairs: &[Pair], died: Option<&Instant>) -> bool {
     let Some(died) = died else { return false };
     let after = pairs.iter().rev().take_while(|pair| pair.end >= *died);
     after.count() as u64 > FIRST
 }
 
-/// How many pairs after the death are examined one by one.
+/// The number of pairs after the death that are examined one by one.
 pub const FIRST: u64 = 50;
 
 const WARM_UP: usize = 100;
 
-/// Memory for the pairs of a session is allocated before it begins.
+/// The number of pairs of a session for which memory is allocated before it begins.
 const ROOM: usize = 1 << 17;
 
-/// A contender that takes longer for a pair has no further session.
+/// The time of a pair after which a contender has no further session.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// How much longer a session lasts if few pairs have ended.
+/// The time by which a session is extended if few pairs have ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longer than any pair.
+/// A TTL longer than any pair.
 const TTL: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pair_under_way_counts_as_the_first_after_the_death() {
+    fn the_pair_in_flight_counts_as_the_first_after_the_death() {
         let base = Instant::now();
         let pair = |start, end| Pair { start: at(base, start), end: at(base, end), well: true };
         let all = vec![pair(0, 1), pair(1, 2), pair(2, 9), pair(9, 10)];
@@ -270,7 +271,7 @@ mod tests {
 
     /// No test asserts how long a pair takes.
     #[test]
-    fn redbolt_and_the_floor_go_on_without_a_minority() {
+    fn redbolt_and_the_floor_continue_without_a_minority() {
         let plan = Plan {
             rounds: 1,
             healthy: Duration::from_millis(50),

@@ -1,8 +1,7 @@
-//! One lock, acquired and released again and again while a minority of the nodes dies.
+//! One lock, acquired and released repeatedly while a minority of the nodes dies.
 //!
-//! A contender acquires and releases the lock in one call. How it handles a dead node is its own
-//! affair, and what is measured. To add one: a file beside these, and a line in [`ALL`]. Not here:
-//! printing.
+//! A contender acquires and releases the lock in one call. Its handling of a dead node is its own
+//! affair, and is what is measured. To add one: a file in this folder, and a line in [`ALL`].
 
 mod clients;
 mod contract;
@@ -22,9 +21,9 @@ pub use contract::{Contender, LIMIT};
 pub struct Entry {
     /// Its name in tables and on the command line.
     pub name: &'static str,
-    /// How it handles dead nodes, in a line.
+    /// Its handling of dead nodes, in a line.
     pub about: &'static str,
-    /// Connects it. All nodes are alive.
+    /// The function that connects it while all nodes are alive.
     pub start: fn(&Task) -> Result<Box<dyn Contender>>,
 }
 

@@ -1,6 +1,7 @@
-//! The floor: what no client can leave out that continues without a dead minority.
+//! The floor: the work that no client that survives a dead minority can leave out.
 //!
-//! Like `contender::raw_epoll`, but a lost node is left out from then on. Not here: reconnecting.
+//! It is like `contender::raw_epoll`, but a lost node is left out from then on, and not
+//! reconnected.
 
 use std::os::fd::OwnedFd;
 
@@ -54,7 +55,7 @@ struct Nodes {
 
 struct Link {
     socket: OwnedFd,
-    /// Bytes of replies that have not arrived.
+    /// The bytes of replies that have not arrived.
     due: usize,
 }
 
@@ -100,7 +101,7 @@ impl Link {
         Ok(())
     }
 
-    /// Reads what has arrived. Whether the last due reply is complete.
+    /// Reads what has arrived, and returns `true` if the last due reply is complete.
     fn receive(&mut self, space: &mut [u8], reply: Expected) -> Result<bool> {
         loop {
             let len = match recv(&self.socket, &mut *space, RecvFlags::empty()) {

@@ -8,7 +8,8 @@ use redbolt::{Client, Config, Driver, Engine, Event, LockId, LockLost, LockReque
 use super::contract::Contender;
 use crate::contender::{Node, Task};
 
-/// The long timeouts of the other measurements would hide the cost of a dead node.
+/// Returns a configuration with default timeouts, because the long ones of the other measurements
+/// would hide the cost of a dead node.
 fn config(task: &Task) -> Result<Config> {
     let builder = Config::builder().dead_peer_timeout(Duration::from_millis(250)).new_nodes();
     let builder = task.nodes.iter().fold(builder, |builder, node| match node {

@@ -2,8 +2,8 @@
 //! first releases.
 //!
 //! Contenders take turns in rounds, forward and back, as in `rounds`, and ratios are computed
-//! within a round. One that fails is out, and the others go on. The clients, or else the
-//! nodes, count how many asks were in vain. Not here: printing.
+//! within a round. One that fails is out, and the others continue. The clients, or else the nodes,
+//! count useless requests.
 
 use std::cell::Cell;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,23 +23,23 @@ use crate::stats::{histogram, record};
 /// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Rounds, each of two blocks for each contender.
+    /// The number of rounds, each of two blocks for each contender.
     pub rounds: usize,
-    /// Hand-offs in a block.
+    /// The number of hand-offs in a block.
     pub block: usize,
-    /// Hand-offs in a block of a contender that waits by timer, which is slow.
+    /// The number of hand-offs in a block of a contender that waits by timer, which is slow.
     pub slow_block: usize,
-    /// After this time no further round begins, once there is one.
+    /// The time after which no further round begins, once there is one.
     pub within: Duration,
 }
 
 /// The figures of a contender. Times are in nanoseconds.
 pub struct Figures {
-    /// From the start of the release until the waiter holds the lock.
+    /// The time from the start of the release until the waiter holds the lock.
     pub hand_off: Histogram<u64>,
     /// The median of each round.
     pub medians: Vec<u64>,
-    /// How often a node was asked per hand-off, on average, beyond the ask that it granted.
+    /// The average number of requests to a node per hand-off, without the one that it granted.
     pub failed_asks: f64,
     /// The error, if it failed.
     pub failure: Option<String>,
@@ -56,14 +56,14 @@ struct Pair {
     times: u32,
 }
 
-/// Runs the plan: each of `entries` waits, and `released_by` says how its waits end. The floor,
-/// which can wait only for its own kind, always releases itself. The figures are in the order of
-/// the entries. `turn` is called after each contender's turn in a round.
+/// Runs the plan: each of `entries` waits, and `released_by` determines how its waits end. The
+/// floor, which can wait only for its own kind, always releases itself. The figures are in the
+/// order of the entries. `turn` is called after each contender's turn in a round.
 ///
 /// # Errors
 ///
 /// The nodes do not report their counters, or there is no memory. A contender that cannot take part
-/// says so in its figures.
+/// has the reason in its figures.
 pub fn run(
     servers: &[Server],
     entries: &[Entry],
@@ -117,7 +117,8 @@ impl Figures {
             Ok(()) => {
                 let granted = (hand_offs * before.len()) as u64;
                 let sum = |sets: Vec<u64>| sets.iter().sum::<u64>();
-                // The holder's asks are granted; the nodes cannot tell them from the waiter's.
+                // The holder's requests are granted; the nodes cannot distinguish them from the
+                // waiter's.
                 self.failed += match pair.waiter.asked.get().zip(asked_before) {
                     Some((after, before)) => (after - before).saturating_sub(granted),
                     None => (sum(counts.sets()?) - sum(before)).saturating_sub(2 * granted),
@@ -131,7 +132,7 @@ impl Figures {
         Ok(())
     }
 
-    /// The figures of the present round do not count.
+    /// Records a failure; the figures of the present round do not count.
     fn fail(&mut self, error: &anyhow::Error) {
         self.failure = Some(format!("{error:#}"));
         self.round.reset();
@@ -187,8 +188,8 @@ impl Pair {
         Ok(held.saturating_duration_since(released))
     }
 
-    /// How long the waiter waits before the release: until it is subscribed, or, if it retries at
-    /// intervals, for a span that ends at any point of an interval.
+    /// Returns how long the waiter waits before the release: until it is subscribed, or, if it
+    /// retries at intervals, for a span that ends at any point of an interval.
     fn settle(&mut self) -> Duration {
         self.times += 1;
         let (least, range) = match self.woken_by {
@@ -199,7 +200,7 @@ impl Pair {
     }
 }
 
-/// When something happened to a waiter, and how many asks it had sent to nodes by then.
+/// The time of an event of a waiter, and the number of requests that it had sent to nodes by then.
 struct Moment {
     at: Instant,
     asked: Option<u64>,
@@ -212,11 +213,12 @@ impl Moment {
     }
 }
 
-/// A waiting contender, on a thread of its own.
+/// A waiting contender, on a separate thread.
 struct Waiter {
     begin: Option<Sender<()>>,
     moments: Receiver<Result<Moment>>,
-    /// How many asks it had sent to nodes when it last released the lock, if it counts them.
+    /// The number of requests that it had sent to nodes when it last released the lock, if it
+    /// counts them.
     asked: Cell<Option<u64>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -239,12 +241,12 @@ impl Waiter {
         Ok(self.begin.as_ref().context("it has not been told to end")?.send(())?)
     }
 
-    /// When it was granted the lock.
+    /// Returns the time at which it was granted the lock.
     fn held(&self) -> Result<Instant> {
         self.moment()
     }
 
-    /// When it had released the lock.
+    /// Returns the time at which it had released the lock.
     fn ended(&self) -> Result<Instant> {
         self.moment()
     }
@@ -291,5 +293,5 @@ fn wait_and_release(
     }
 }
 
-/// Longer than any wait, except where the keys are to expire.
+/// A TTL longer than any wait, except for keys that are to expire.
 const TTL: Duration = Duration::from_secs(10);

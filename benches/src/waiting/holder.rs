@@ -13,7 +13,7 @@ use redbolt_test_servers::{Connection, Reply, Server};
 use super::contract::PATIENCE;
 use crate::contender::Contender;
 
-/// Holds the lock, and releases it.
+/// A client that holds the lock, and releases it.
 pub trait Holder {
     /// Takes the lock, which is free.
     ///
@@ -30,7 +30,7 @@ pub trait Holder {
     fn let_go(&mut self) -> Result<Instant>;
 }
 
-/// How a hold ends.
+/// The way in which a hold ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleasedBy {
     /// The holder is of the waiter's kind and releases. Counted from the start of its release.
@@ -54,7 +54,7 @@ impl ReleasedBy {
         ("nobody", Self::Nobody),
     ];
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -97,7 +97,7 @@ pub(super) struct Other {
     connections: Vec<Connection>,
     resource: String,
     how: How,
-    /// How often it has held the lock.
+    /// The number of times that it has held the lock.
     times: u32,
     expires: Option<Instant>,
 }
@@ -208,7 +208,7 @@ impl Drop for Cli {
     }
 }
 
-/// A span between `least` and `least + range`, evenly distributed over successive calls.
+/// Returns a span between `least` and `least + range`, evenly distributed over successive calls.
 pub(super) fn spread(times: u32, least: Duration, range: Duration) -> Duration {
     // Multiples of the golden ratio are far apart from one another.
     least + range.mul_f64((f64::from(times) * 0.618_033_988_749_895).fract())

@@ -1,7 +1,7 @@
 //! Waiters for a lock that another client holds: the raw floor and the clients.
 //!
-//! A contender of this registry waits in `acquire`, for at most [`PATIENCE`]. To add one: a file
-//! beside these, and a line in [`ALL`]. Not here: the measurements, see `hand_off` and `crowd`.
+//! A contender of this registry waits in `acquire`, for at most [`PATIENCE`]. To add one: a file in
+//! this folder, and a line in [`ALL`]. `hand_off` and `crowd` measure them.
 
 mod contract;
 pub mod hand_off;
@@ -23,22 +23,22 @@ pub use contract::{PATIENCE, Seat};
 pub struct Entry {
     /// Its name in tables and on the command line.
     pub name: &'static str,
-    /// How it differs from the others, in a line.
+    /// The difference from the others, in a line.
     pub about: &'static str,
-    /// What ends its wait.
+    /// The event that ends its wait.
     pub woken_by: WokenBy,
-    /// What it is.
+    /// The kind of the contender.
     pub kind: Kind,
 }
 
-/// What a waiting contender is.
+/// The kind of a waiting contender.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// redbolt's blocking client with this strategy.
+    /// The contender is redbolt's blocking client with this strategy.
     Strategy(WakeStrategy),
-    /// One that needs nothing but its task.
+    /// The contender needs only its task.
     Other(fn(&Task) -> Result<Box<dyn Contender>>),
-    /// One that knows who comes next.
+    /// The contender knows the order of the processes.
     Ring,
 }
 
@@ -52,7 +52,7 @@ impl Entry {
         self.start_at(Seat { at: 0, of: 1 }, task)
     }
 
-    /// The same, for one of many.
+    /// Connects it as one of many.
     ///
     /// # Errors
     ///
@@ -65,23 +65,24 @@ impl Entry {
         }
     }
 
-    /// Whether its processes can compete for one lock without knowing of one another.
+    /// Returns `true` if its processes can compete for one lock without knowing one another.
     #[must_use]
     pub fn competes(&self) -> bool {
         matches!(self.woken_by, WokenBy::Push | WokenBy::Timer)
     }
 }
 
-/// What ends a wait.
+/// The event that ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WokenBy {
     /// A message that only its own kind sends on release: it cannot wait for other programs.
     OwnMessage,
-    /// A notification of the nodes, whoever released the lock.
+    /// A notification of the nodes, after a release by any program.
     Push,
     /// A timer.
     Timer,
-    /// A message of whoever had its turn before: the order is fixed, and nobody else takes part.
+    /// A message of the process that had the turn before: the order is fixed, and no other process
+    /// takes part.
     Turn,
 }
 
@@ -146,7 +147,7 @@ pub const ALL: &[Entry] = &[
     RING,
 ];
 
-/// redbolt's blocking client with a strategy. Each strategy of the library has one entry.
+/// Returns redbolt's blocking client with a strategy. Each strategy of the library has one entry.
 const fn strategy(name: &'static str, wake: WakeStrategy, about: &'static str) -> Entry {
     let woken_by = match wake {
         WakeStrategy::Timer => WokenBy::Timer,
@@ -155,7 +156,7 @@ const fn strategy(name: &'static str, wake: WakeStrategy, about: &'static str) -
     Entry { name, about, woken_by, kind: Kind::Strategy(wake) }
 }
 
-/// The floor where many processes take turns.
+/// The floor for many processes that take turns.
 pub const RING: Entry = Entry {
     name: "raw, ring",
     about: "the floor of many processes: as *raw, quorum*, but everybody knows who comes next, and the \
@@ -164,7 +165,7 @@ pub const RING: Entry = Entry {
     kind: Kind::Ring,
 };
 
-/// The client with default settings.
+/// Returns the client with default settings.
 ///
 /// # Panics
 ///
@@ -178,8 +179,8 @@ pub fn default_settings() -> Entry {
     *ALL.iter().find(|entry| is_default(entry)).expect("the default strategy has an entry")
 }
 
-/// The entries whose name contains one of `parts`, and the floor; all if there are no parts. Without
-/// the ring, which is no contender of a pair.
+/// Returns the entries whose name contains one of `parts`, and the floor; all if there are no
+/// parts. The ring is not a contender of a pair, and left out.
 #[must_use]
 pub fn chosen(parts: &[String]) -> Vec<Entry> {
     let named = |entry: &&Entry| {

@@ -30,14 +30,14 @@ fn start(task: &Task, wake_at: usize) -> Result<Box<dyn Contender>> {
     Ok(Box::new(PubSub::connect(task, &channels, wake_at)?))
 }
 
-/// Where a side hears of releases, and where it publishes its own.
+/// The channels on which a side is notified of releases, and publishes its own.
 pub(super) struct Channels {
     pub(super) own: String,
     pub(super) next: String,
 }
 
 impl Channels {
-    /// The length of a message to ourselves.
+    /// Returns the length of a message to ourselves.
     fn message_len(&self) -> usize {
         let (own, len) = (&self.own, self.own.len());
         format!("*3\r\n$7\r\nmessage\r\n${len}\r\n{own}\r\n$1\r\n-\r\n").len()
@@ -76,7 +76,8 @@ impl Requests {
     }
 }
 
-/// As long as redbolt's tokens without a label, and different for each side, in other processes too.
+/// Returns a token as long as redbolt's without a label, and different for each side, in other
+/// processes too.
 fn token() -> Vec<u8> {
     static SIDES: AtomicU64 = AtomicU64::new(0);
     let side = SIDES.fetch_add(1, Ordering::Relaxed);
@@ -85,24 +86,24 @@ fn token() -> Vec<u8> {
 
 pub(super) struct PubSub {
     epoll: OwnedFd,
-    /// For commands, one per node.
+    /// The links for commands, one per node.
     links: Vec<Wire>,
-    /// Subscribed, one per node.
+    /// The subscribed links, one per node.
     ears: Vec<Wire>,
     events: Vec<epoll::Event>,
     quorum: usize,
-    /// How many nodes must have notified that the lock is free.
+    /// The number of nodes that must have notified that the lock is free.
     wake_at: usize,
     requests: Requests,
-    /// Which nodes have notified since this wait began.
+    /// The nodes that have notified since this wait began.
     told: Vec<bool>,
-    /// How many bytes of messages each node has sent since we subscribed.
+    /// The bytes of messages that each node has sent since we subscribed.
     heard: Vec<usize>,
     message_len: usize,
-    /// Whether one has since the last request.
+    /// `true` if a node has notified since the last request.
     news: bool,
     vote: Vote,
-    /// How often the nodes were asked and sent an undo.
+    /// The number of rounds of requests and of undos.
     rounds: u64,
     undone: u64,
 }
@@ -192,7 +193,8 @@ impl PubSub {
         Ok(side)
     }
 
-    /// Asks all nodes once. Whether a quorum has granted; what the others did is undone.
+    /// Asks all nodes once, and returns `true` if a quorum has granted; otherwise the grants are
+    /// undone.
     pub(super) fn try_acquire(&mut self) -> Result<bool> {
         self.rounds += 1;
         self.ask(Request::Set)?;
@@ -218,7 +220,7 @@ impl PubSub {
         self.turn(&MOMENT)
     }
 
-    /// Sends the request to all nodes and waits until a quorum has said yes, or cannot any more.
+    /// Sends the request to all nodes and waits until a quorum has said yes, or no longer can.
     fn ask(&mut self, request: Request) -> Result<()> {
         self.tell(request)?;
         let until = Instant::now() + PATIENCE;
@@ -233,7 +235,7 @@ impl PubSub {
     fn tell(&mut self, request: Request) -> Result<()> {
         self.vote = Vote { number: self.vote.number + 1, yes: 0, no: 0 };
         let due = |len| Due { len, slot: 0, number: self.vote.number };
-        // A reply that is not counted.
+        // This reply is not counted.
         let unheeded = |len| Due { len, slot: 0, number: 0 };
         // +OK or $-1; :1 or :0; :1 and the number of notified subscribers.
         let (bytes, dues) = match request {

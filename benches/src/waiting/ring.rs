@@ -1,7 +1,7 @@
-//! The floor where many processes take turns: everybody releases to the next one alone.
+//! The floor for many processes that take turns: each releases to the next one alone.
 //!
-//! Nobody asks before its turn, so nobody asks in vain. The messages are those of `pub_sub`, over
-//! a channel of each seat's own.
+//! No process asks before its turn, so no request is useless. The messages are those of `pub_sub`,
+//! over a separate channel for each seat.
 
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ pub(super) fn start(seat: Seat, task: &Task) -> Result<Box<dyn Contender>> {
 
 struct Ring {
     side: PubSub,
-    /// How many messages of a node say that it is our turn.
+    /// The number of messages of a node after which it is our turn.
     turns: u64,
 }
 

@@ -1,9 +1,9 @@
 //! The cost of a client in the build: a program that acquires and releases one lock, for each way
 //! to do that in Rust.
 //!
-//! Each is a source in `programs` and a manifest that is generated here: a package apart from this
-//! workspace, so that only features which it asks for are on, with the versions of this workspace's
-//! lock file. Not here: the table, see `part/build.rs`.
+//! Each is a source in `programs` and a manifest that is generated here: a package outside this
+//! workspace, so that only its own features are on, with the versions of this workspace's lock
+//! file. The table is in `part/build.rs`.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -101,11 +101,11 @@ pub struct Weight {
     pub crates: usize,
     /// The time of each clean build.
     pub clean: Vec<Duration>,
-    /// Bytes of the stripped program.
+    /// The size of the stripped program in bytes.
     pub size: u64,
 }
 
-/// A program in a folder of its own.
+/// A program in a separate folder.
 pub struct Package {
     folder: TempDir,
 }
@@ -125,7 +125,7 @@ impl Package {
         std::fs::write(folder.path().join("Cargo.lock"), lock)?;
         std::fs::write(folder.path().join("src/main.rs"), program.source)?;
         let package = Self { folder };
-        // Uses the network only if a dependency is missing.
+        // This uses the network only if a dependency is missing.
         if package.cargo(&["fetch", "--offline"]).output()?.status.success() {
             return Ok(package);
         }
@@ -133,7 +133,7 @@ impl Package {
         Ok(package)
     }
 
-    /// Builds it this many times from scratch, and lets it take a lock on these nodes.
+    /// Builds it this many times from scratch, and lets it acquire a lock on these nodes.
     ///
     /// # Errors
     ///
@@ -201,7 +201,8 @@ impl Program {
     }
 }
 
-/// The newest version of this name in a lock file, which is the one that the name alone refers to.
+/// Returns the newest version of this name in a lock file, which is the one that the name alone
+/// refers to.
 fn version<'l>(lock: &'l str, name: &str) -> Option<&'l str> {
     let begin = format!("name = \"{name}\"\n");
     let versions = lock.split("[[package]]\n").filter_map(|entry| {
@@ -211,7 +212,7 @@ fn version<'l>(lock: &'l str, name: &str) -> Option<&'l str> {
     versions.last()
 }
 
-/// The number of packages in cargo's messages, without the program itself.
+/// Returns the number of packages in cargo's messages, without the program itself.
 fn crates_of(messages: &str) -> Result<usize> {
     let mut packages = HashSet::new();
     for line in messages.lines() {
@@ -260,7 +261,7 @@ fn ended(program: &mut Child) -> Result<()> {
     }
 }
 
-/// The output of a command that must succeed.
+/// Returns the output of a command that must succeed.
 fn done(what: &str, mut command: Command) -> Result<String> {
     let output = command.output().context("cargo cannot be started")?;
     let words = String::from_utf8_lossy(&output.stderr);
@@ -268,7 +269,7 @@ fn done(what: &str, mut command: Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The workspace that this was built from.
+/// Returns the workspace that this was built from.
 fn root() -> PathBuf {
     let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
     benches.parent().expect("the benches are in a workspace").to_owned()

@@ -1,13 +1,16 @@
-// Locks for many threads, with outcomes in callbacks: cc callbacks.c -pthread $(pkg-config --cflags --libs redbolt)
+// Locks for many threads, with outcomes in callbacks:
 //
-// A callback runs on the engine's thread. It hands over and does no work: here to the main thread.
+//  cc callbacks.c -pthread $(pkg-config --cflags --libs redbolt)
+//
+// A callback runs on the engine's thread. It passes the outcome on, here to the main thread, and
+// does no work.
 #include <pthread.h>
 #include <redbolt.h>
 #include <stdio.h>
 
 #include "nodes.h"
 
-// What is handed over: one lock that was granted, or none.
+// An outcome that is passed on: a granted lock, or none.
 struct mailbox {
     pthread_mutex_t mutex;
     pthread_cond_t filled;
@@ -23,7 +26,7 @@ static void fill(struct mailbox *box, redbolt_lock *lock) {
     pthread_mutex_unlock(&box->mutex);
 }
 
-// Waits for so many outcomes in all.
+// Waits until there were this many outcomes in all.
 static redbolt_lock *await(struct mailbox *box, int outcomes) {
     pthread_mutex_lock(&box->mutex);
     while (box->outcomes < outcomes) {

@@ -1,6 +1,9 @@
-// Locks in a loop of one's own, over epoll: cc epoll.c $(pkg-config --cflags --libs redbolt) && ./a.out 10.0.0.1 ...
+// Locks in the program's own loop, over epoll:
 //
-// The loop watches one file descriptor of redbolt, sleeps no longer than redbolt asks for, and never waits in a call.
+//  cc epoll.c $(pkg-config --cflags --libs redbolt) && ./a.out 10.0.0.1 ...
+//
+// The loop watches one file descriptor of redbolt, sleeps no longer than redbolt's deadline, and
+// never waits in a call.
 #include <redbolt.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,7 +12,7 @@
 
 #include "nodes.h"
 
-// What an event of a lock finds again: `data` of its acquisition.
+// The state that an event of a lock returns: `data` of its acquisition.
 struct job {
     const char *name;
     int extensions;
@@ -23,7 +26,7 @@ static void on_event(redbolt_driver *driver, const redbolt_event *event, redbolt
         printf("%s: granted\n", job->name);
         break;
     case REDBOLT_EVENT_KIND_AUTO_EXTENDED:
-        // The work: it ends after three extensions.
+        // The work ends after three extensions.
         if (++job->extensions == 3) {
             printf("%s: still held after %d extensions\n", job->name, job->extensions);
             if (redbolt_driver_release(driver, event->lock) == REDBOLT_STATUS_LOST) {

@@ -28,7 +28,7 @@ static void on_readable(uv_poll_t *handle, int status, int events) {
 
 static void on_deadline(uv_timer_t *handle) { step(handle->data); }
 
-// The work of a job, done: its index is that of its timer.
+// Ends the work of a job, whose index is that of its timer.
 static void on_worked(uv_timer_t *timer) {
     struct host *host = timer->data;
     if (redbolt_driver_release(host->driver, host->locks[timer - host->work]) == REDBOLT_STATUS_LOST) {
@@ -65,7 +65,7 @@ static void on_event(struct host *host, const redbolt_event *event, redbolt_erro
     }
 }
 
-// Lets redbolt do what it can, and arms the timer anew.
+// Lets redbolt do what it can, and sets the timer again.
 static void step(struct host *host) {
     redbolt_driver_process(host->driver);
     redbolt_event event;

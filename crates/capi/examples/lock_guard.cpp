@@ -24,7 +24,7 @@ static void work(redbolt::client &client, redbolt::client &other) {
         std::cout << "by another as well: " << other.try_lease("invoices", 10s).has_value() << "\n";
     } // released
 
-    // With more to say about it, and moved as any owner is.
+    // An owner reports more, and can be moved.
     redbolt::request request("invoices");
     request.ttl(5s).wait(5s).fenced();
     redbolt::lock lock = other.acquire(request);

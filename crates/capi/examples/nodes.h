@@ -1,18 +1,18 @@
-// What the examples in C begin with: the nodes that the command line names.
+// The common part of the examples in C: the nodes that the command line names.
 #ifndef NODES_H
 #define NODES_H
 
 #include <redbolt.h>
 #include <stdio.h>
 
-// Prints why something was not done, and forgets it. What main returns then.
+// Prints the reason of a failure, ends the error, and returns the exit status of main.
 static inline int fail(const char *what, redbolt_error *error) {
     fprintf(stderr, "%s: %s\n", what, redbolt_error_message(error));
     redbolt_error_free(error);
     return 1;
 }
 
-// A configuration of these nodes. Null if one of them has no address: it is printed.
+// Returns a configuration of these nodes, or null if an address is not valid, which it prints.
 static inline redbolt_config *config_of(int count, char **addresses) {
     redbolt_error *error = NULL;
     redbolt_config *config = redbolt_config_new();

@@ -103,9 +103,9 @@ enum redbolt_log_level
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-  // Every lock writes some of these.
+  // Every lock writes some of these lines.
   REDBOLT_LOG_LEVEL_DEBUG = 0,
-  // Normal operation, and rare.
+  // Normal operation, in rare lines.
   REDBOLT_LOG_LEVEL_INFO = 1,
   // A problem that may resolve itself.
   REDBOLT_LOG_LEVEL_WARNING = 2,
@@ -136,7 +136,7 @@ enum redbolt_event_kind
   REDBOLT_EVENT_KIND_NOT_EXTENDED = 4,
   // An automatic extension succeeded.
   REDBOLT_EVENT_KIND_AUTO_EXTENDED = 5,
-  // Automatic extensions fail. They are tried again, and a series of failures is reported once.
+  // Automatic extensions fail. They are retried, and a series of failures is reported once.
   REDBOLT_EVENT_KIND_AUTO_EXTEND_FAILED = 6,
   // The lock is held, but its validity was shortened.
   REDBOLT_EVENT_KIND_SHORTENED = 7,
@@ -265,7 +265,7 @@ typedef int32_t redbolt_owner;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// How far to trust a node's restart guard.
+// The trust in a node's restart guard.
 enum redbolt_restart_trust
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
@@ -309,14 +309,13 @@ typedef int32_t redbolt_unlock;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// How clients that wait for one resource take turns.
+// The way in which clients that wait for one resource take turns.
 enum redbolt_wake
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-  // Clients wait in the queue on the nodes, and each asks when it is its turn. This is the
-  // default.
+  // Clients wait in the queue on the nodes, and each asks when it is first. This is the default.
   REDBOLT_WAKE_QUEUE = 0,
   // Each client asks the node that reported a change, and the others when that one has granted.
   REDBOLT_WAKE_LEAD = 1,
@@ -331,21 +330,22 @@ typedef int32_t redbolt_wake;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Takes locks on the calling thread. It has no background thread, so nothing happens between
+// Acquires locks on the calling thread. It has no background thread, so nothing happens between
 // calls. For one thread at a time, together with its locks: a concurrent call returns
 // `REDBOLT_STATUS_IN_USE`.
 typedef struct redbolt_client redbolt_client;
 
 // A configuration: the nodes and the settings. Any number of clients, drivers and engines can be
-// made of it, and it may be freed before them. Only one thread may change it; many threads may
-// read it at once.
+// created from it, and it may be freed before them. Only one thread may change it; many threads
+// may read it at once.
 typedef struct redbolt_config redbolt_config;
 
-// Takes locks in the event loop of another program: one file descriptor, one deadline, and no
+// Acquires locks in the event loop of another program: one file descriptor, one deadline, and no
 // blocking. For one thread at a time: a concurrent call returns `REDBOLT_STATUS_IN_USE`.
 typedef struct redbolt_driver redbolt_driver;
 
-// Takes locks for all threads of a program, with one background thread. For many threads at once.
+// Acquires locks for all threads of a program, with one background thread. For many threads at
+// once.
 typedef struct redbolt_engine redbolt_engine;
 
 // The error of a call: a status, one line of text that names the nodes, and the part of each node.
@@ -375,7 +375,7 @@ typedef void (*redbolt_log_callback)(void *data, redbolt_log_level level, const 
 // Frees the `data` of a callback: called once, on any thread, after the last call of the callback.
 typedef void (*redbolt_end_callback)(void *data);
 
-// One event. Fields that do not belong to its kind are zero.
+// An event. Fields that do not belong to its kind are zero.
 typedef struct {
   // The kind of an event.
   redbolt_event_kind kind;
@@ -404,15 +404,15 @@ typedef void (*redbolt_acquired_callback)(void *data,
                                           redbolt_lock *lock,
                                           const redbolt_error *error);
 
-// One node's part in an error. The texts live as long as the error.
+// The part of one node in an error. The texts live as long as the error.
 typedef struct {
-  // Its number, from one, in the order in which nodes were added.
+  // The number of the node, from one, in the order in which nodes were added.
   uint32_t number;
   // The answer of the node.
   redbolt_node_answer answer;
   // The address of the node.
   const char *address;
-  // Number, address and reason in one line.
+  // The number, the address and the reason in one line.
   const char *message;
 } redbolt_node_error;
 
@@ -464,25 +464,25 @@ redbolt_status redbolt_client_warm_up(const redbolt_client *client,
                                       uint64_t within_ms,
                                       redbolt_error **error);
 
-// Takes a lock, and waits for as long as the request allows. On success `lock` is not null, and
+// Acquires a lock, and waits for as long as the request allows. On success `lock` is not null, and
 // must be ended by `redbolt_lock_release`, `redbolt_lock_free` or `redbolt_lock_detach`.
 redbolt_status redbolt_client_acquire(const redbolt_client *client,
                                       const redbolt_request *request,
                                       redbolt_lock **lock,
                                       redbolt_error **error);
 
-// Tries once to take a lock, and ignores the wait of the request. `REDBOLT_STATUS_CONTENDED` means
-// that another client holds it. Any other failure means that its holder is not known.
+// Tries once to acquire a lock, and ignores the wait of the request. `REDBOLT_STATUS_CONTENDED`
+// means that another client holds it. Any other failure means that its holder is not known.
 redbolt_status redbolt_client_try_acquire(const redbolt_client *client,
                                           const redbolt_request *request,
                                           redbolt_lock **lock,
                                           redbolt_error **error);
 
-// Takes several independent locks, with one write to each node, and returns when each of them is
-// granted or refused: for all or nothing see `redbolt_request_and`. `requests`, `locks` and, if it
-// is not null, `statuses` have `count` places. A lock that was not granted is null. The status and
-// the error are those of the first refusal, if there is one; other locks may still be held, and
-// must be ended.
+// Acquires several independent locks, with one write to each node, and returns when each of them
+// is granted or refused: for all or nothing see `redbolt_request_and`. `requests`, `locks` and, if
+// it is not null, `statuses` have `count` places. A lock that was not granted is null. The status
+// and the error are those of the first refusal, if there is one; other locks may still be held,
+// and must be ended.
 redbolt_status redbolt_client_acquire_all(const redbolt_client *client,
                                           const redbolt_request *const *requests,
                                           size_t count,
@@ -490,16 +490,17 @@ redbolt_status redbolt_client_acquire_all(const redbolt_client *client,
                                           redbolt_status *statuses,
                                           redbolt_error **error);
 
-// Takes a lease on `resource`, a name that ends with a zero byte, and waits until it is granted. The lease ends after `ttl_ms`
-// unless it is extended or released before.
+// Acquires a lease on `resource`, a name that ends with a zero byte, and waits until it is
+// granted. The lease ends after `ttl_ms` unless it is extended or released before.
 redbolt_status redbolt_client_lease(const redbolt_client *client,
                                     const char *resource,
                                     uint64_t ttl_ms,
                                     redbolt_lock **lock,
                                     redbolt_error **error);
 
-// Tries once to take a lease on `resource`, which ends after `ttl_ms`. `REDBOLT_STATUS_CONTENDED` means that another client holds
-// it. Any other failure means that its holder is not known.
+// Tries once to acquire a lease on `resource`, which ends after `ttl_ms`.
+// `REDBOLT_STATUS_CONTENDED` means that another client holds it. Any other failure means that its
+// holder is not known.
 redbolt_status redbolt_client_try_lease(const redbolt_client *client,
                                         const char *resource,
                                         uint64_t ttl_ms,
@@ -518,7 +519,7 @@ redbolt_status redbolt_client_metrics(const redbolt_client *client,
                                       char **metrics,
                                       redbolt_error **error);
 
-// A configuration without nodes and with the defaults. `redbolt_config_free` ends it.
+// Creates a configuration without nodes and with the defaults. `redbolt_config_free` ends it.
 redbolt_config *redbolt_config_new(void);
 
 // Ends a configuration. Null is ignored.
@@ -596,8 +597,8 @@ redbolt_status redbolt_config_set_restart_guard_key(redbolt_config *config,
                                                     size_t length);
 
 // Declares the nodes as new if none of them has a restart guard, so that the first lock does not
-// wait for the longest TTL. For nodes that were just made, such as those of a test; wrong if all
-// nodes can lose their data at once. For others see `redbolt_init`.
+// wait for the longest TTL. This is for nodes that were just created, such as those of a test; it
+// is wrong if all nodes can lose their data at once. For others see `redbolt_init`.
 redbolt_status redbolt_config_set_new_nodes(redbolt_config *config);
 
 // Sets how long a fencing counter lives.
@@ -623,7 +624,8 @@ redbolt_status redbolt_config_set_log(redbolt_config *config,
                                       redbolt_end_callback end);
 
 // Declares these nodes as new: none of them has ever granted a lock, so they can vote at once.
-// Once in the life of a set of nodes, and never in a start script. Waits for at most `within_ms`.
+// Call it once in the life of a set of nodes, and never in a start script. Waits for at most
+// `within_ms`.
 redbolt_status redbolt_init(const redbolt_config *config,
                             uint64_t within_ms,
                             redbolt_error **error);
@@ -659,17 +661,17 @@ int redbolt_driver_timeout_ms(const redbolt_driver *driver);
 // Does everything that can be done now, without waiting. Calling it too often is harmless.
 redbolt_status redbolt_driver_process(const redbolt_driver *driver);
 
-// As `redbolt_driver_process`, but tries reads for at most the configured `busy_poll` first,
-// without sleeping. True if a read returned data: do not sleep then.
+// Does the same as `redbolt_driver_process`, but tries reads for at most the configured
+// `busy_poll` first, without sleeping. Returns true if a read returned data: do not sleep then.
 bool redbolt_driver_process_busy(const redbolt_driver *driver);
 
-// Takes the next event. False if there is none, as in a forked child. If `error` is not null, it becomes the error
-// of the event, or null if it has none.
+// Takes the next event. Returns false if there is none, as in a forked child. If `error` is not
+// null, it becomes the error of the event, or null if it has none.
 bool redbolt_driver_next_event(const redbolt_driver *driver,
                                redbolt_event *event,
                                redbolt_error **error);
 
-// Asks all nodes for a lock, whose number is written to `lock`. The outcome is
+// Requests a lock from all nodes, and writes its number to `lock`. The outcome is
 // `REDBOLT_EVENT_KIND_GRANTED` or `REDBOLT_EVENT_KIND_REFUSED`. Every event of the lock returns
 // `data`.
 redbolt_status redbolt_driver_acquire(const redbolt_driver *driver,
@@ -678,9 +680,9 @@ redbolt_status redbolt_driver_acquire(const redbolt_driver *driver,
                                       uint64_t *lock,
                                       redbolt_error **error);
 
-// Asks for several locks with one write to each node. `requests` and `locks` have `count` places.
+// Requests several locks with one write to each node. `requests` and `locks` have `count` places.
 // If a request cannot be carried out, the call returns its status and error, its number and all
-// after it are 0, and those before it are asked for.
+// after it are 0, and those before it are sent.
 redbolt_status redbolt_driver_acquire_all(const redbolt_driver *driver,
                                           const redbolt_request *const *requests,
                                           size_t count,
@@ -736,10 +738,11 @@ bool redbolt_driver_is_valid(const redbolt_driver *driver, uint64_t lock);
 // Returns the sharing mode of a lock.
 redbolt_mode redbolt_driver_mode(const redbolt_driver *driver, uint64_t lock);
 
-// Writes the number of the permit of a held lock, from 0 on. False unless a permit was asked for.
+// Writes the number of the permit of a held lock, from 0 on. Returns false unless a permit was
+// requested.
 bool redbolt_driver_slot(const redbolt_driver *driver, uint64_t lock, uint16_t *slot);
 
-// Writes the fencing token of a held lock. False unless one was asked for.
+// Writes the fencing token of a held lock. Returns false unless one was requested.
 bool redbolt_driver_fencing_token(const redbolt_driver *driver, uint64_t lock, uint64_t *token);
 
 // Returns true while a release or an undo is not confirmed on a node that can be reached.
@@ -782,21 +785,21 @@ redbolt_status redbolt_engine_warm_up(const redbolt_engine *engine,
                                       uint64_t within_ms,
                                       redbolt_error **error);
 
-// Takes a lock, and waits for as long as the request allows. On success `lock` is not null, and
+// Acquires a lock, and waits for as long as the request allows. On success `lock` is not null, and
 // must be ended by `redbolt_lock_release`, `redbolt_lock_free` or `redbolt_lock_detach`.
 redbolt_status redbolt_engine_acquire(const redbolt_engine *engine,
                                       const redbolt_request *request,
                                       redbolt_lock **lock,
                                       redbolt_error **error);
 
-// Tries once to take a lock, and ignores the wait of the request. `REDBOLT_STATUS_CONTENDED` means
-// that another client holds it. Any other failure means that its holder is not known.
+// Tries once to acquire a lock, and ignores the wait of the request. `REDBOLT_STATUS_CONTENDED`
+// means that another client holds it. Any other failure means that its holder is not known.
 redbolt_status redbolt_engine_try_acquire(const redbolt_engine *engine,
                                           const redbolt_request *request,
                                           redbolt_lock **lock,
                                           redbolt_error **error);
 
-// Takes several independent locks: as `redbolt_client_acquire_all`.
+// Acquires several independent locks, as `redbolt_client_acquire_all` does.
 redbolt_status redbolt_engine_acquire_all(const redbolt_engine *engine,
                                           const redbolt_request *const *requests,
                                           size_t count,
@@ -804,40 +807,43 @@ redbolt_status redbolt_engine_acquire_all(const redbolt_engine *engine,
                                           redbolt_status *statuses,
                                           redbolt_error **error);
 
-// Takes the lock on `resource`, a name that ends with a zero byte, waits until it is granted, and extends it until it is
-// released.
+// Acquires the lock on `resource`, a name that ends with a zero byte, waits until it is granted,
+// and extends it until it is released.
 redbolt_status redbolt_engine_lock(const redbolt_engine *engine,
                                    const char *resource,
                                    redbolt_lock **lock,
                                    redbolt_error **error);
 
-// Tries once to take the lock on `resource`, and extends it until it is released. `REDBOLT_STATUS_CONTENDED` means that another
-// client holds it. Any other failure means that its holder is not known.
+// Tries once to acquire the lock on `resource`, and extends it until it is released.
+// `REDBOLT_STATUS_CONTENDED` means that another client holds it. Any other failure means that its
+// holder is not known.
 redbolt_status redbolt_engine_try_lock(const redbolt_engine *engine,
                                        const char *resource,
                                        redbolt_lock **lock,
                                        redbolt_error **error);
 
-// Takes a lease on `resource`, a name that ends with a zero byte, and waits until it is granted. The lease ends after `ttl_ms`
-// unless it is extended or released before.
+// Acquires a lease on `resource`, a name that ends with a zero byte, and waits until it is
+// granted. The lease ends after `ttl_ms` unless it is extended or released before.
 redbolt_status redbolt_engine_lease(const redbolt_engine *engine,
                                     const char *resource,
                                     uint64_t ttl_ms,
                                     redbolt_lock **lock,
                                     redbolt_error **error);
 
-// Tries once to take a lease on `resource`, which ends after `ttl_ms`. `REDBOLT_STATUS_CONTENDED` means that another client holds
-// it. Any other failure means that its holder is not known.
+// Tries once to acquire a lease on `resource`, which ends after `ttl_ms`.
+// `REDBOLT_STATUS_CONTENDED` means that another client holds it. Any other failure means that its
+// holder is not known.
 redbolt_status redbolt_engine_try_lease(const redbolt_engine *engine,
                                         const char *resource,
                                         uint64_t ttl_ms,
                                         redbolt_lock **lock,
                                         redbolt_error **error);
 
-// Takes a lock for an owner, such as a task, that is named by any bytes and may take it again
-// while holding it. Each handle must be ended, and the last one releases the lock: releasing an
-// earlier one returns `REDBOLT_STATUS_OK`, and sends nothing. `redbolt_lock_hold_count` counts the
-// handles. The lock cannot be detached, and changes its mode only if the owner takes it again.
+// Acquires a lock for an owner, such as a task, that is named by any bytes and may acquire it
+// again while holding it. Each handle must be ended, and the last one releases the lock: releasing
+// an earlier one returns `REDBOLT_STATUS_OK`, and sends nothing. `redbolt_lock_hold_count` counts
+// the handles. The lock cannot be detached, and changes its mode only if the owner acquires it
+// again.
 redbolt_status redbolt_engine_acquire_reentrant(const redbolt_engine *engine,
                                                 const redbolt_request *request,
                                                 const uint8_t *owner,
@@ -851,7 +857,7 @@ redbolt_status redbolt_engine_metrics(const redbolt_engine *engine,
                                       char **metrics,
                                       redbolt_error **error);
 
-// Asks for a lock, and returns at once. `callback` always receives the outcome, once; its type
+// Requests a lock, and returns at once. `callback` always receives the outcome, once; its type
 // documents on which thread. If `pending` is not null, it becomes a handle that can cancel the
 // acquisition. If the status is not OK, nothing was sent, and the callback is not called.
 redbolt_status redbolt_engine_acquire_async(const redbolt_engine *engine,
@@ -876,20 +882,20 @@ redbolt_status redbolt_engine_attach(const redbolt_engine *engine,
 // Returns the status that the call returned with the error; `REDBOLT_STATUS_OK` for null.
 redbolt_status redbolt_error_status(const redbolt_error *error);
 
-// Returns one line of UTF-8, without an end of line. It lives as long as the error. Empty for
-// null.
+// Returns one line of UTF-8, without an end of line, empty for null. It lives as long as the
+// error.
 const char *redbolt_error_message(const redbolt_error *error);
 
 // Returns true if a quorum of the nodes has voted and another client held the resource, and false
 // if too few nodes voted. This also distinguishes the two after a timeout.
 bool redbolt_error_is_contended(const redbolt_error *error);
 
-// Returns the number of nodes in the error: all of the configuration, or 0 if it is not about
+// Returns the number of nodes in the error: all of the configuration, or 0 if it does not concern
 // nodes.
 size_t redbolt_error_node_count(const redbolt_error *error);
 
-// Writes the part of one node, from index 0 on. `REDBOLT_STATUS_INVALID_ARGUMENT` if there is none
-// at that index.
+// Writes the part of one node, from index 0 on. Returns `REDBOLT_STATUS_INVALID_ARGUMENT` if there
+// is none at that index.
 redbolt_status redbolt_error_node(const redbolt_error *error,
                                   size_t index,
                                   redbolt_node_error *node);
@@ -909,7 +915,7 @@ redbolt_status redbolt_client_inspect(const redbolt_client *client,
                                       char **words,
                                       redbolt_error **error);
 
-// Takes a name of any bytes, and is otherwise the same.
+// Does the same as `redbolt_client_inspect`, for a name of any bytes.
 redbolt_status redbolt_client_inspect_bytes(const redbolt_client *client,
                                             const uint8_t *resource,
                                             size_t length,
@@ -924,7 +930,7 @@ redbolt_status redbolt_engine_inspect(const redbolt_engine *engine,
                                       char **words,
                                       redbolt_error **error);
 
-// Takes a name of any bytes, and is otherwise the same.
+// Does the same as `redbolt_engine_inspect`, for a name of any bytes.
 redbolt_status redbolt_engine_inspect_bytes(const redbolt_engine *engine,
                                             const uint8_t *resource,
                                             size_t length,
@@ -945,7 +951,7 @@ redbolt_status redbolt_client_force_unlock(const redbolt_client *client,
                                            char **words,
                                            redbolt_error **error);
 
-// Takes a name of any bytes, and is otherwise the same.
+// Does the same as `redbolt_client_force_unlock`, for a name of any bytes.
 redbolt_status redbolt_client_force_unlock_bytes(const redbolt_client *client,
                                                  const uint8_t *resource,
                                                  size_t length,
@@ -962,7 +968,7 @@ redbolt_status redbolt_engine_force_unlock(const redbolt_engine *engine,
                                            char **words,
                                            redbolt_error **error);
 
-// Takes a name of any bytes, and is otherwise the same.
+// Does the same as `redbolt_engine_force_unlock`, for a name of any bytes.
 redbolt_status redbolt_engine_force_unlock_bytes(const redbolt_engine *engine,
                                                  const uint8_t *resource,
                                                  size_t length,
@@ -971,7 +977,7 @@ redbolt_status redbolt_engine_force_unlock_bytes(const redbolt_engine *engine,
                                                  char **words,
                                                  redbolt_error **error);
 
-// Returns true if the lock is held now. False for null.
+// Returns true if the lock is held now, and false for null.
 bool redbolt_lock_is_valid(const redbolt_lock *lock);
 
 // Returns the validity that is left now, in whole milliseconds; 0 once the lock is lost.
@@ -980,16 +986,16 @@ uint64_t redbolt_lock_remaining_ms(const redbolt_lock *lock);
 // Returns the sharing mode of the lock.
 redbolt_mode redbolt_lock_mode(const redbolt_lock *lock);
 
-// Writes the number of the permit, from 0 on. False unless a permit was asked for, and after the
-// lock was lost.
+// Writes the number of the permit, from 0 on. Returns false unless a permit was requested, and
+// after the lock was lost.
 bool redbolt_lock_slot(const redbolt_lock *lock, uint16_t *slot);
 
-// Returns how many handles of the lock its owner has, including this one: 1 unless it is of
+// Returns how many handles of the lock its owner has, including this one: 1 unless it comes from
 // `redbolt_engine_acquire_reentrant`.
 size_t redbolt_lock_hold_count(const redbolt_lock *lock);
 
-// Writes the fencing token, for the store that the lock protects. False unless one was asked for,
-// and after the lock was lost.
+// Writes the fencing token, for the store that the lock protects. Returns false unless one was
+// requested, and after the lock was lost.
 bool redbolt_lock_fencing_token(const redbolt_lock *lock, uint64_t *token);
 
 // Asks the nodes to keep the lock for `ttl_ms` from now, and waits for a quorum. `REDBOLT_STATUS_LOST`: stop. Otherwise
@@ -1014,7 +1020,7 @@ REDBOLT_MUST_USE redbolt_status redbolt_lock_release(redbolt_lock *lock, redbolt
 void redbolt_lock_free(redbolt_lock *lock);
 
 // Detaches a lock, for another process on this machine to attach, and ends the handle for every
-// status. Until then the lock stays taken, and its validity runs. The text is for
+// status. Until then the lock stays held, and its validity runs. The text is for
 // `redbolt_client_attach` and the like. Its reader can release the lock. `redbolt_text_free` ends
 // it.
 redbolt_status redbolt_lock_detach(redbolt_lock *lock, char **detached, redbolt_error **error);
@@ -1045,12 +1051,12 @@ redbolt_status redbolt_lock_release_async(redbolt_lock *lock,
                                           void *data,
                                           redbolt_error **error);
 
-// Makes a request for a lock on `resource`, a name that ends with a zero byte: one attempt, a TTL
-// of 10 s, exclusive, not extended, without a fencing token. Null if `resource` is null.
-// `redbolt_request_free` ends it.
+// Creates a request for a lock on `resource`, a name that ends with a zero byte: one attempt, a
+// TTL of 10 s, exclusive, not extended, without a fencing token. Returns null if `resource` is
+// null. `redbolt_request_free` ends it.
 redbolt_request *redbolt_request_new(const char *resource);
 
-// Makes a request for a name of any bytes, at most 64 KiB.
+// Creates a request for a name of any bytes, at most 64 KiB.
 redbolt_status redbolt_request_new_bytes(const uint8_t *resource,
                                          size_t length,
                                          redbolt_request **request);
@@ -1061,7 +1067,7 @@ void redbolt_request_free(redbolt_request *request);
 // Adds a resource to the same lock: all are granted together, or none is. At most 64.
 redbolt_status redbolt_request_and(redbolt_request *request, const char *resource);
 
-// Takes a name of any bytes, and is otherwise the same.
+// Does the same as `redbolt_request_and`, for a name of any bytes.
 redbolt_status redbolt_request_and_bytes(redbolt_request *request,
                                          const uint8_t *resource,
                                          size_t length);
@@ -1092,7 +1098,7 @@ redbolt_status redbolt_request_set_format(redbolt_request *request, const char *
 // Sets a prefix for the names of all resources, such as `redlock:` or `lock:` of other libraries.
 redbolt_status redbolt_request_set_prefix(redbolt_request *request, const char *prefix);
 
-// Takes a prefix of any bytes, and is otherwise the same.
+// Does the same as `redbolt_request_set_prefix`, for a prefix of any bytes.
 redbolt_status redbolt_request_set_prefix_bytes(redbolt_request *request,
                                                 const uint8_t *prefix,
                                                 size_t length);
@@ -1151,7 +1157,7 @@ redbolt_status redbolt_driver_inspect(const redbolt_driver *driver,
                                       uint64_t *view,
                                       redbolt_error **error);
 
-// Takes a name of any bytes, and is otherwise the same.
+// Does the same as `redbolt_driver_inspect`, for a name of any bytes.
 redbolt_status redbolt_driver_inspect_bytes(const redbolt_driver *driver,
                                             const uint8_t *resource,
                                             size_t length,
@@ -1179,7 +1185,7 @@ redbolt_status redbolt_driver_force_unlock(const redbolt_driver *driver,
                                            uint64_t *view,
                                            redbolt_error **error);
 
-// Takes a name of any bytes, and is otherwise the same.
+// Does the same as `redbolt_driver_force_unlock`, for a name of any bytes.
 redbolt_status redbolt_driver_force_unlock_bytes(const redbolt_driver *driver,
                                                  const uint8_t *resource,
                                                  size_t length,

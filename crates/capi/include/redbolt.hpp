@@ -1,15 +1,16 @@
-// redbolt for C++17: redbolt.h with owners. Header-only; docs/use/c-library.md says how to use it.
+// redbolt for C++17: redbolt.h with owners. Header-only; docs/use/c-library.md describes how to use
+// it.
 //
 // - Each class owns one handle. All can be moved, none can be copied, and the destructor ends the handle.
 // - A call that fails throws redbolt::error, whose text names every node with its reason. Destructors do not throw.
 // - Without exceptions (-fno-exceptions) the same calls return redbolt::result<T>, which compilers warn about if it is
-//   ignored. Constructors cannot return one: use client::create, engine::create and driver::create, which are there in both
-//   forms. Setters of a configuration or a request keep the first failure for the call that uses it. The mutexes are missing,
-//   because the standard's guards cannot report a failure.
+//  ignored. Constructors cannot return one: use client::create, engine::create and driver::create, which exist in both
+//  forms. Setters of a configuration or a request keep the first failure for the call that uses it. The mutexes are missing,
+//  because the standard's guards cannot report a failure.
 // - An owner that was moved from is empty: it holds no lock, and other calls on it fail.
-// - Times are std::chrono::milliseconds unless said otherwise.
+// - Times are std::chrono::milliseconds unless stated otherwise.
 // - The thread rules are those of redbolt.h: a client, its locks and a driver are for one thread at a time, an engine and
-//   its locks for all threads. An exception that leaves a callback ends the program.
+//  its locks for all threads. An exception that leaves a callback ends the program.
 #ifndef REDBOLT_HPP
 #define REDBOLT_HPP
 
@@ -39,15 +40,16 @@
 #endif
 
 namespace redbolt {
-// A program may have files of both forms, whose functions differ.
+// The namespace keeps both forms apart, because a program may have files of both, whose functions
+// differ.
 inline namespace REDBOLT_FORM {
 
 using milliseconds = std::chrono::milliseconds;
 
-// To wait for until it is granted.
+// The wait until the lock is granted.
 inline constexpr milliseconds forever = milliseconds::max();
 
-// One node's part in an error.
+// The part of one node in an error.
 struct node_error {
     std::uint32_t number;
     redbolt_node_answer answer;
@@ -55,7 +57,7 @@ struct node_error {
     std::string message;
 };
 
-// Why something was not done.
+// The reason why a call failed.
 class error : public std::runtime_error {
 public:
     explicit error(const redbolt_error *from)
@@ -88,7 +90,8 @@ public:
 
     bool has_value() const noexcept { return state_.index() == 0; }
     explicit operator bool() const noexcept { return has_value(); }
-    // The value. If there is none, it throws the error, or ends the program without exceptions.
+    // Returns the value. If there is none, it throws the error, or ends the program without
+    // exceptions.
     T &value() & {
         require();
         return *std::get_if<0>(&state_);
@@ -106,7 +109,7 @@ public:
     T operator*() && { return std::move(*this).value(); }
     T *operator->() { return &value(); }
     const T *operator->() const { return &value(); }
-    // The error. The program ends if there is none.
+    // Returns the error. The program ends if there is none.
     const redbolt::error &error() const noexcept {
         if (has_value()) {
             std::abort();
@@ -128,7 +131,7 @@ private:
     std::variant<T, redbolt::error> state_;
 };
 
-// Success, or an error.
+// A success, or an error.
 template <> class [[nodiscard]] result<void> {
 public:
     result() noexcept = default;
@@ -136,7 +139,7 @@ public:
 
     bool has_value() const noexcept { return !why_; }
     explicit operator bool() const noexcept { return has_value(); }
-    // The error. The program ends if there is none.
+    // Returns the error. The program ends if there is none.
     const redbolt::error &error() const noexcept {
         if (!why_) {
             std::abort();
@@ -165,7 +168,7 @@ template <typename T, auto End> using owner = std::unique_ptr<T, ender<End>>;
 
 using owned_error = owner<redbolt_error, redbolt_error_free>;
 
-// The outcome of a status, and of the error that came with it, which it ends.
+// Returns the outcome of a status, and of the error that came with it, which it ends.
 inline result<void> judged(redbolt_status status, redbolt_error *raw = nullptr) {
     const owned_error why(raw);
     if (status == REDBOLT_STATUS_OK) {
@@ -174,7 +177,7 @@ inline result<void> judged(redbolt_status status, redbolt_error *raw = nullptr) 
     return why ? error(why.get()) : error(status, redbolt_status_message(status));
 }
 
-// Calls with a place for an error, unless a configuration or a request has failed before.
+// Makes a call with a place for an error, unless a configuration or a request has failed before.
 template <typename Call> result<void> tried(const std::optional<error> &before, Call &&call) {
     if (before) {
         return *before;
@@ -184,7 +187,7 @@ template <typename Call> result<void> tried(const std::optional<error> &before, 
     return judged(status, why);
 }
 
-// The value that `make` gives if the call succeeds.
+// Returns the value of `make` if the call succeeds.
 template <typename Call, typename Make>
 auto tried(const std::optional<error> &before, Call &&call, Make &&make) -> result<decltype(make())> {
     const result<void> made = tried(before, call);
@@ -207,7 +210,7 @@ result<T> unless_contended(const std::optional<error> &before, Call &&call, Make
     return made.error();
 }
 
-// Throws what is not there, or returns all of it.
+// Throws the error, or returns the result itself.
 inline outcome<void> told(result<void> from) {
 #if REDBOLT_THROWS
     if (!from) {
@@ -234,7 +237,7 @@ template <typename Call, typename Make> auto got(Call &&call, Make &&make) -> ou
     return told(tried(fresh, call, make));
 }
 
-// A text as C has it. One that C would cut short, at a zero byte, is another text: it is refused, as null.
+// Returns a text for C. A text with a zero byte, at which C would cut it short, is refused as null.
 inline const char *text(const std::string &text) {
     if (text.find('\0') == std::string::npos) {
         return text.c_str();
@@ -273,7 +276,7 @@ inline std::string taken(char *text) {
 // The first failure of a configuration or a request.
 class fallible {
 public:
-    // The first failure of a setter; always nothing with exceptions, where setters throw.
+    // Returns the first failure of a setter; always nothing with exceptions, where setters throw.
     const std::optional<error> &failure() const noexcept { return failure_; }
 
 protected:
@@ -291,13 +294,13 @@ private:
     std::optional<error> failure_;
 };
 
-// One result for each place of `acquire_all` in C.
+// Returns one result for each place of `acquire_all` in C.
 template <typename Lock, typename Handle, typename Call>
 std::vector<result<Lock>> all(const std::vector<Handle> &wanted, Call &&call) {
     std::vector<const redbolt_request *> requests;
     for (const Handle &one : wanted) {
         if (one.failure()) {
-            // Nothing is asked for.
+            // An empty list needs no call.
             std::vector<result<Lock>> none;
             for (std::size_t i = 0; i < wanted.size(); i++) {
                 none.emplace_back(*one.failure());
@@ -327,7 +330,7 @@ std::vector<result<Lock>> all(const std::vector<Handle> &wanted, Call &&call) {
 
 } // namespace detail
 
-// Which nodes, and how: config().node("10.0.0.1").node("10.0.0.2").node("10.0.0.3").
+// A configuration: config().node("10.0.0.1").node("10.0.0.2").node("10.0.0.3").
 class [[nodiscard]] config : public detail::fallible {
 public:
     using log_function = std::function<void(redbolt_log_level, const char *)>;
@@ -340,7 +343,7 @@ public:
         }));
         return *this;
     }
-    // `trust` is one of REDBOLT_RESTART_TRUST_....
+    // Adds a node; `trust` is one of REDBOLT_RESTART_TRUST_....
     config &node(const std::string &address, std::int32_t trust) {
         note(detail::tried(failure(), [&](auto why) {
             return redbolt_config_add_node_with(get(), detail::text(address), trust, why);
@@ -360,9 +363,9 @@ public:
     config &connect_timeout(milliseconds timeout) {
         return set(redbolt_config_set_connect_timeout_ms(get(), detail::count(timeout)));
     }
-    // How many acquisitions of an engine may be without an outcome at one time, 1 to 1048576.
+    // Sets how many acquisitions of an engine may be pending at one time, 1 to 1048576.
     config &in_flight(std::size_t limit) { return set(redbolt_config_set_in_flight(get(), limit)); }
-    // For how long reads are tried before each sleep, from 0, which is off, to 200 us.
+    // Sets for how long reads are tried before each sleep, from 0, which is off, to 200 us.
     config &busy_poll(std::chrono::microseconds span) {
         return set(redbolt_config_set_busy_poll_us(get(), static_cast<std::uint64_t>(span.count())));
     }
@@ -373,7 +376,7 @@ public:
     config &restart_guard(bool is_on) {
         return set(redbolt_config_set_restart_guard(get(), is_on));
     }
-    // The default user's, for nodes whose address has none.
+    // Sets a file with the default user's password, for nodes whose address has none.
     config &password_file(const std::string &file) {
         return set(redbolt_config_set_password_file(get(), detail::text(file)));
     }
@@ -382,13 +385,13 @@ public:
     }
     config &sentinel_credentials(const std::string &user, std::string_view password) {
         const char *name = detail::text(user);
-        // Null is the default user.
+        // Null would select the default user.
         return name == nullptr ? set(REDBOLT_STATUS_INVALID_ARGUMENT) : say_to_sentinels(name, password);
     }
     config &tls_ca(const std::string &file) {
         return set(redbolt_config_set_tls_ca(get(), detail::text(file)));
     }
-    // Both files, or none.
+    // Sets the certificate and its key; both are needed.
     config &tls_identity(const std::string &certificate, const std::string &key) {
         set(redbolt_config_set_tls_cert(get(), detail::text(certificate)));
         return set(redbolt_config_set_tls_key(get(), detail::text(key)));
@@ -396,11 +399,13 @@ public:
     config &tls_server_name(const std::string &name) {
         return set(redbolt_config_set_tls_server_name(get(), detail::text(name)));
     }
-    // For tests only: see redbolt_config_set_danger_accept_any_certificate.
+    // Accepts every certificate, for tests only: see
+    // redbolt_config_set_danger_accept_any_certificate.
     config &danger_accept_any_certificate() {
         return set(redbolt_config_set_danger_accept_any_certificate(get()));
     }
-    // Wrong where nodes have been in use: see redbolt_config_set_new_nodes, and init() below.
+    // Declares new nodes, which is wrong for nodes that have been in use: see
+    // redbolt_config_set_new_nodes, and init() below.
     config &new_nodes() { return set(redbolt_config_set_new_nodes(get())); }
     config &log(redbolt_log_level least, log_function function) {
         auto *data = new log_function(std::move(function));
@@ -408,14 +413,14 @@ public:
                                           detail::end_function<log_function>));
     }
 
-    // Says that these nodes are new: once in the life of a set of nodes.
+    // Declares these nodes as new, once in the life of a set of nodes.
     outcome<void> init(milliseconds within) const {
         return detail::told(detail::tried(failure(), [&](auto why) {
             return redbolt_init(get(), detail::count(within), why);
         }));
     }
 
-    // For what has no method here.
+    // Returns the handle, for C functions without a method here.
     redbolt_config *get() const noexcept { return handle_.get(); }
 
 private:
@@ -435,7 +440,7 @@ private:
     detail::owner<redbolt_config, redbolt_config_free> handle_;
 };
 
-// Which lock, and how: request("invoices").wait(2s).fenced().
+// A request: request("invoices").wait(2s).fenced().
 class [[nodiscard]] request : public detail::fallible {
 public:
     explicit request(std::string_view resource) {
@@ -444,7 +449,7 @@ public:
         handle_.reset(raw);
     }
 
-    // A resource more, all or nothing. (`and` alone is a keyword of C++.)
+    // Adds a resource, all or nothing. (`and` alone is a keyword of C++.)
     request &and_resource(std::string_view resource) {
         return set(redbolt_request_and_bytes(get(), detail::bytes(resource), resource.size()));
     }
@@ -459,12 +464,13 @@ public:
         return set(redbolt_request_set_permits(get(), permits));
     }
     request &fenced() { return set(redbolt_request_set_fenced(get())); }
-    // The format of another library, such as `redisson`, or `plain`.
+    // Sets the format of another library, such as `redisson`, or `plain`.
     request &format(const char *name) { return set(redbolt_request_set_format(get(), name)); }
     request &prefix(std::string_view prefix) {
         return set(redbolt_request_set_prefix_bytes(get(), detail::bytes(prefix), prefix.size()));
     }
-    // Each `every`, or a third of the TTL; for at most `max_hold`, or for what the configuration allows.
+    // Extends the lock each `every`, or each third of the TTL; for at most `max_hold`, or for as
+    // long as the configuration allows.
     request &auto_extend(milliseconds every = {}, milliseconds max_hold = {}) {
         return set(redbolt_request_set_auto_extend(get(), detail::count(every), detail::count(max_hold)));
     }
@@ -483,14 +489,15 @@ private:
 class client;
 class engine;
 
-// A lock or a lease that was granted, of a client or of an engine. Its destructor releases it without waiting for the nodes.
+// A granted lock or lease of a client or of an engine. Its destructor releases it without waiting
+// for the nodes.
 class [[nodiscard]] lock {
 public:
     using loss_function = std::function<void(redbolt_loss)>;
 
-    // Holds nothing.
+    // Creates an empty owner.
     lock() noexcept = default;
-    // Owns what the C functions gave.
+    // Owns a handle of the C functions.
     explicit lock(redbolt_lock *raw) noexcept : handle_(raw) {}
 #if REDBOLT_THROWS
     // Waits until a lease is granted.
@@ -499,14 +506,14 @@ public:
     lock(engine &from, std::string_view resource);
 #endif
 
-    // Whether it is held, by the clock as it is now. Check it before each step that relies on it.
+    // Returns true if the lock is held now. Check it before each step that relies on it.
     [[nodiscard]] bool is_valid() const noexcept { return redbolt_lock_is_valid(get()); }
     explicit operator bool() const noexcept { return is_valid(); }
     [[nodiscard]] milliseconds remaining() const noexcept {
         return detail::span(redbolt_lock_remaining_ms(get()));
     }
     redbolt_mode mode() const noexcept { return redbolt_lock_mode(get()); }
-    // How often its owner has entered it and not left it.
+    // Returns how often its owner has entered it and not left it.
     std::size_t hold_count() const noexcept { return redbolt_lock_hold_count(get()); }
     [[nodiscard]] std::optional<std::uint64_t> fencing_token() const noexcept {
         std::uint64_t token = 0;
@@ -520,7 +527,7 @@ public:
     outcome<void> extend(milliseconds ttl) {
         return detail::checked([&](auto why) { return redbolt_lock_extend(get(), detail::count(ttl), why); });
     }
-    // False if others share it: nothing is different then.
+    // Tries once to upgrade. Returns false if others share the lock, which stays as it is.
     [[nodiscard]] outcome<bool> try_upgrade() {
         return detail::told(detail::unless_contended(
             detail::fresh, [&](auto why) { return redbolt_lock_try_upgrade(get(), why); }, [] { return true; },
@@ -529,18 +536,19 @@ public:
     outcome<void> downgrade() {
         return detail::checked([&](auto why) { return redbolt_lock_downgrade(get(), why); });
     }
-    // Waits for the nodes. It holds nothing after that. Fails with REDBOLT_STATUS_LOST if it had ended before: the work was
-    // not covered.
+    // Releases the lock, and waits for the nodes. The owner is empty afterwards. Fails with
+    // REDBOLT_STATUS_LOST if the lock had ended before: the work was not covered.
     outcome<void> release() {
         return detail::checked([&](auto why) { return redbolt_lock_release(handle_.release(), why); });
     }
-    // The text is for `attach` of a client or an engine on this machine. It holds nothing after that.
+    // Detaches the lock. The text is for `attach` of a client or an engine on this machine. The
+    // owner is empty afterwards.
     [[nodiscard]] outcome<std::string> detach() {
         char *text = nullptr;
         return detail::got([&](auto why) { return redbolt_lock_detach(handle_.release(), &text, why); },
                            [&] { return detail::taken(text); });
     }
-    // Calls back if the lock is lost. For locks of an engine only, and on the engine's thread.
+    // Calls back if the lock is lost, on the engine's thread. For locks of an engine only.
     outcome<void> on_loss(loss_function function) {
         auto *data = new loss_function(std::move(function));
         return detail::checked([&](auto why) {
@@ -558,10 +566,11 @@ private:
     detail::owner<redbolt_lock, redbolt_lock_free> handle_;
 };
 
-// Takes locks on the calling thread. For one thread at a time, together with its locks.
+// Acquires locks on the calling thread. For one thread at a time, together with its locks.
 class client {
 public:
-    // Does not wait for a node. Fails if the configuration is not valid, or without system resources.
+    // Creates a client without waiting for a node. Fails if the configuration is not valid, or
+    // without system resources.
     static result<client> create(const config &from) {
         redbolt_client *raw = nullptr;
         return detail::tried(
@@ -580,25 +589,27 @@ public:
             wanted.failure(), [&](auto why) { return redbolt_client_acquire(get(), wanted.get(), &raw, why); },
             [&] { return redbolt::lock(raw); }));
     }
-    // Tries once, and ignores the wait of the request. Empty exactly if another client holds it.
+    // Tries once, and ignores the wait of the request. Returns nothing exactly if another client
+    // holds the lock.
     [[nodiscard]] outcome<std::optional<redbolt::lock>> try_acquire(const request &wanted) {
         redbolt_lock *raw = nullptr;
         return detail::told(detail::unless_contended<std::optional<redbolt::lock>>(
             wanted.failure(), [&](auto why) { return redbolt_client_try_acquire(get(), wanted.get(), &raw, why); },
             [&] { return redbolt::lock(raw); }, std::nullopt));
     }
-    // Takes independent locks, with one write to each node, and returns when each is granted or
+    // Acquires independent locks, with one write to each node, and returns when each is granted or
     // refused: one result for each request, in order.
     [[nodiscard]] std::vector<result<redbolt::lock>> acquire_all(const std::vector<request> &wanted) {
         return detail::all<redbolt::lock>(wanted, [&](auto requests, auto count, auto locks, auto statuses, auto why) {
             return redbolt_client_acquire_all(get(), requests, count, locks, statuses, why);
         });
     }
-    // Takes a lease, which ends after `ttl` unless it is extended or released before, and waits until it is granted.
+    // Acquires a lease, which ends after `ttl` unless it is extended or released before, and waits
+    // until it is granted.
     [[nodiscard]] outcome<redbolt::lock> lease(std::string_view resource, milliseconds ttl) {
         return acquire(request(resource).ttl(ttl).wait(forever));
     }
-    // Tries once. Empty exactly if another client holds it.
+    // Tries once. Returns nothing exactly if another client holds the lock.
     [[nodiscard]] outcome<std::optional<redbolt::lock>> try_lease(std::string_view resource, milliseconds ttl) {
         return try_acquire(request(resource).ttl(ttl));
     }
@@ -614,7 +625,7 @@ public:
                            [&] { return detail::taken(text); });
     }
 
-    // Returns who holds it. Takes no lock and writes nothing.
+    // Returns the holder. Takes no lock and writes nothing.
     [[nodiscard]] outcome<redbolt_inspection> inspect(std::string_view resource) {
         redbolt_inspection seen = {};
         return detail::got(
@@ -640,13 +651,14 @@ private:
     detail::owner<redbolt_client, redbolt_client_free> handle_;
 };
 
-// Takes locks for all threads, with a background thread that extends them.
+// Acquires locks for all threads, with a background thread that extends them.
 class engine {
 public:
-    // The lock is empty if there is an error.
+    // The callback for an outcome. The lock is empty if there is an error.
     using acquired_function = std::function<void(redbolt::lock, const error *)>;
 
-    // Does not wait for a node. Fails if the configuration is not valid, or without system resources.
+    // Creates an engine without waiting for a node. Fails if the configuration is not valid, or
+    // without system resources.
     static result<engine> create(const config &from) {
         redbolt_engine *raw = nullptr;
         return detail::tried(
@@ -665,37 +677,40 @@ public:
             wanted.failure(), [&](auto why) { return redbolt_engine_acquire(get(), wanted.get(), &raw, why); },
             [&] { return redbolt::lock(raw); }));
     }
-    // Tries once, and ignores the wait of the request. Empty exactly if another client holds it.
+    // Tries once, and ignores the wait of the request. Returns nothing exactly if another client
+    // holds the lock.
     [[nodiscard]] outcome<std::optional<redbolt::lock>> try_acquire(const request &wanted) {
         redbolt_lock *raw = nullptr;
         return detail::told(detail::unless_contended<std::optional<redbolt::lock>>(
             wanted.failure(), [&](auto why) { return redbolt_engine_try_acquire(get(), wanted.get(), &raw, why); },
             [&] { return redbolt::lock(raw); }, std::nullopt));
     }
-    // Takes independent locks, with one write to each node, and returns when each is granted or
+    // Acquires independent locks, with one write to each node, and returns when each is granted or
     // refused: one result for each request, in order.
     [[nodiscard]] std::vector<result<redbolt::lock>> acquire_all(const std::vector<request> &wanted) {
         return detail::all<redbolt::lock>(wanted, [&](auto requests, auto count, auto locks, auto statuses, auto why) {
             return redbolt_engine_acquire_all(get(), requests, count, locks, statuses, why);
         });
     }
-    // Takes a lock, which is extended until it is released, and waits until it is granted.
+    // Acquires a lock, which is extended until it is released, and waits until it is granted.
     [[nodiscard]] outcome<redbolt::lock> lock(std::string_view resource) {
         return acquire(request(resource).wait(forever).auto_extend());
     }
-    // Tries once. Empty exactly if another client holds it.
+    // Tries once. Returns nothing exactly if another client holds the lock.
     [[nodiscard]] outcome<std::optional<redbolt::lock>> try_lock(std::string_view resource) {
         return try_acquire(request(resource).auto_extend());
     }
-    // Takes a lease, which ends after `ttl` unless it is extended or released before, and waits until it is granted.
+    // Acquires a lease, which ends after `ttl` unless it is extended or released before, and waits
+    // until it is granted.
     [[nodiscard]] outcome<redbolt::lock> lease(std::string_view resource, milliseconds ttl) {
         return acquire(request(resource).ttl(ttl).wait(forever));
     }
-    // Tries once. Empty exactly if another client holds it.
+    // Tries once. Returns nothing exactly if another client holds the lock.
     [[nodiscard]] outcome<std::optional<redbolt::lock>> try_lease(std::string_view resource, milliseconds ttl) {
         return try_acquire(request(resource).ttl(ttl));
     }
-    // For an owner who may take it again while holding it; see redbolt_engine_acquire_reentrant.
+    // Acquires a lock for an owner that may acquire it again while holding it; see
+    // redbolt_engine_acquire_reentrant.
     [[nodiscard]] outcome<redbolt::lock> acquire_reentrant(const request &wanted, std::string_view owner) {
         redbolt_lock *raw = nullptr;
         return detail::told(detail::tried(
@@ -711,12 +726,13 @@ public:
         return detail::got([&](auto why) { return redbolt_engine_metrics(get(), &text, why); },
                            [&] { return detail::taken(text); });
     }
-    // Calls back once, on the engine's thread or, if the outcome is known already, on this one before it returns. If it fails,
-    // nothing was sent, and it does not call back.
+    // Requests a lock, and calls back once, on the engine's thread or, if the outcome is known
+    // already, on this one before it returns. If it fails, nothing was sent, and it does not call
+    // back.
     outcome<void> acquire(const request &wanted, acquired_function function) {
         return detail::told(ask(wanted, std::move(function)));
     }
-    // The future throws the error, or has it as a result.
+    // Requests a lock. The future throws the error, or has it as a result.
     [[nodiscard]] std::future<outcome<redbolt::lock>> acquire_future(const request &wanted) {
         auto promise = std::make_shared<std::promise<outcome<redbolt::lock>>>();
         auto future = promise->get_future();
@@ -728,7 +744,8 @@ public:
         }
         return future;
     }
-    // Fails with REDBOLT_STATUS_NO_QUORUM if too few nodes are ready for a lock; the error has each.
+    // Fails with REDBOLT_STATUS_NO_QUORUM if too few nodes are ready for a lock; the error names
+    // each node.
     outcome<void> nodes() {
         return detail::checked([&](auto why) { return redbolt_engine_nodes(get(), why); });
     }
@@ -741,7 +758,7 @@ public:
         return detail::checked([&](auto why) { return redbolt_engine_shutdown(get(), detail::count(within), why); });
     }
 
-    // Returns who holds it. Takes no lock and writes nothing.
+    // Returns the holder. Takes no lock and writes nothing.
     [[nodiscard]] outcome<redbolt_inspection> inspect(std::string_view resource) {
         redbolt_inspection seen = {};
         return detail::got(
@@ -812,11 +829,11 @@ namespace detail {
 // The held lock of a mutex.
 class any_mutex {
 public:
-    // Does not wait for the nodes, so it cannot fail.
+    // Releases the lock without waiting for the nodes, so it cannot fail.
     void unlock() noexcept { held_ = redbolt::lock(); }
 
     [[nodiscard]] bool is_valid() const noexcept { return held_.is_valid(); }
-    // The lock that is held, to inspect and to extend.
+    // Returns the held lock, to inspect and to extend it.
     redbolt::lock &held() noexcept { return held_; }
 
 protected:
@@ -834,8 +851,9 @@ private:
 
 } // namespace detail
 
-// One resource for std::lock_guard and std::unique_lock, as leases of a client. The standard's guards cannot report that a lock
-// was lost: check `is_valid` before each step that relies on it.
+// A mutex of one resource for std::lock_guard and std::unique_lock, with leases of a client. The
+// standard's guards cannot report that a lock was lost: check `is_valid` before each step that
+// relies on it.
 class mutex : public detail::any_mutex {
 public:
     mutex(client &from, std::string_view resource, milliseconds ttl) : from_(&from), resource_(resource), ttl_(ttl) {}
@@ -849,8 +867,9 @@ private:
     milliseconds ttl_;
 };
 
-// One resource for the same guards, as locks of an engine, which are extended until they are released. One object is for one thread at a time, as any lock
-// object is: each thread has its own.
+// A mutex of one resource for the same guards, with locks of an engine, which are extended until
+// they are released. One object is for one thread at a time, like any lock object: each thread has
+// a separate one.
 class engine_mutex : public detail::any_mutex {
 public:
     engine_mutex(engine &from, std::string_view resource) : from_(&from), resource_(resource) {}
@@ -864,15 +883,16 @@ private:
 };
 #endif // REDBOLT_THROWS
 
-// Locks in an event loop of one's own. They are numbers; outcomes are events.
+// Acquires locks in the program's own event loop. Locks are numbers; outcomes are events.
 class driver {
 public:
-    // An event, with words if it is a refusal or a loss.
+    // An event, with an error if it is a refusal or a loss.
     struct event : redbolt_event {
         std::optional<redbolt::error> why;
     };
 
-    // Does not wait for a node. Fails if the configuration is not valid, or without system resources.
+    // Creates a driver without waiting for a node. Fails if the configuration is not valid, or
+    // without system resources.
     static result<driver> create(const config &from) {
         redbolt_driver *raw = nullptr;
         return detail::tried(
@@ -883,10 +903,11 @@ public:
 #endif
 
     [[nodiscard]] int fd() const noexcept { return redbolt_driver_fd(get()); }
-    // As epoll_wait and poll take it: -1 if only readability matters.
+    // Returns the deadline as epoll_wait and poll take it: -1 if only readability matters.
     [[nodiscard]] int timeout_ms() const noexcept { return redbolt_driver_timeout_ms(get()); }
     outcome<void> process() { return detail::told(detail::judged(redbolt_driver_process(get()))); }
-    // Tries reads for at most the configured busy_poll first, without sleeping. True if one brought something: do not sleep.
+    // Tries reads for at most the configured busy_poll first, without sleeping. Returns true if a
+    // read returned data: do not sleep then.
     [[nodiscard]] bool process_busy() noexcept { return redbolt_driver_process_busy(get()); }
     [[nodiscard]] std::optional<event> next_event() {
         redbolt_event raw;
@@ -908,7 +929,8 @@ public:
             wanted.failure(), [&](auto why) { return redbolt_driver_acquire(get(), wanted.get(), data, &lock, why); },
             [&] { return lock; }));
     }
-    // Asks for all of them with one write to each node, or for none: if one cannot be asked for, the others are cancelled.
+    // Requests all of them with one write to each node, or none: if one cannot be requested, the
+    // others are cancelled.
     [[nodiscard]] outcome<std::vector<std::uint64_t>> acquire_all(const std::vector<request> &wanted,
                                                                   void *data = nullptr) {
         std::vector<const redbolt_request *> requests;
@@ -929,7 +951,8 @@ public:
         }
         return detail::told(std::move(asked));
     }
-    // Fails with REDBOLT_STATUS_NO_QUORUM if too few nodes are ready for a lock; the error has each.
+    // Fails with REDBOLT_STATUS_NO_QUORUM if too few nodes are ready for a lock; the error names
+    // each node.
     outcome<void> nodes() {
         return detail::checked([&](auto why) { return redbolt_driver_nodes(get(), why); });
     }
@@ -944,7 +967,8 @@ public:
     outcome<void> downgrade(std::uint64_t lock) {
         return detail::checked([&](auto why) { return redbolt_driver_downgrade(get(), lock, why); });
     }
-    // False if the lock had been lost before: the work was not covered. It is released all the same.
+    // Releases a lock. Returns false if it had been lost before: the work was not covered. The rest
+    // of it is released.
     [[nodiscard]] outcome<bool> release(std::uint64_t lock) {
         const redbolt_status status = redbolt_driver_release(get(), lock);
         if (status == REDBOLT_STATUS_LOST) {
@@ -965,7 +989,8 @@ public:
             [&] { return lock; });
     }
 
-    // Begins to ask who holds it, and returns the number of the view. The outcome is an event of REDBOLT_EVENT_KIND_VIEWED.
+    // Begins to ask for the holder, and returns the number of the view. The outcome is an event of
+    // REDBOLT_EVENT_KIND_VIEWED.
     [[nodiscard]] outcome<std::uint64_t> inspect(std::string_view resource, void *data = nullptr) {
         std::uint64_t view = 0;
         return detail::got(
@@ -974,7 +999,7 @@ public:
             },
             [&] { return view; });
     }
-    // After the event, once.
+    // Takes the result after the event, once.
     [[nodiscard]] outcome<redbolt_inspection> take_inspection(std::uint64_t view) {
         redbolt_inspection seen = {};
         return detail::got([&](auto why) { return redbolt_driver_take_inspection(get(), view, &seen, nullptr, why); },
@@ -992,7 +1017,8 @@ public:
             },
             [&] { return view; });
     }
-    // After the event, once. Fails with REDBOLT_STATUS_NO_QUORUM if no quorum has confirmed it.
+    // Takes the result after the event, once. Fails with REDBOLT_STATUS_NO_QUORUM if no quorum has
+    // confirmed it.
     outcome<void> take_force_unlock(std::uint64_t view) {
         return detail::checked([&](auto why) { return redbolt_driver_take_force_unlock(get(), view, nullptr, why); });
     }

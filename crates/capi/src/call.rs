@@ -1,4 +1,4 @@
-//! What every door does: no panic gets out, and nobody waits inside a callback. Not here: what a door is for.
+//! The frame of every exported function: no panic leaves it, and no call waits inside a callback.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::failure::Failure;
 use crate::status::Status;
 
-/// Runs a call, and says what it came to. If the caller wants an error, it is written, or null.
+/// Runs a call, and returns its status. If the caller wants an error, it is written, or null.
 pub(crate) fn call(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
     call: impl FnOnce() -> Result<(), Failure>,
@@ -20,22 +20,23 @@ pub(crate) fn call(
     status
 }
 
-/// Runs what has no status. A panic in it becomes `otherwise`.
+/// Runs a call without a status. A panic in it becomes `otherwise`.
 pub(crate) fn look<T>(otherwise: T, look: impl FnOnce() -> T) -> T {
     stopped(look).unwrap_or(otherwise)
 }
 
-/// `None` if it panicked. What it panicked with is never dropped, for that could panic as well.
+/// Returns `None` if the call panicked. The panic's payload is never dropped, because that could
+/// panic as well.
 fn stopped<T>(call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).map_err(std::mem::forget).ok()
 }
 
-/// A pointer that must be there.
+/// Returns a required pointer, or the error that it is null.
 pub(crate) fn given<T>(pointer: Option<T>, name: &str) -> Result<T, Failure> {
     pointer.ok_or_else(|| Failure::argument(&format!("{name} is null")))
 }
 
-/// Where a new handle is to be written. Until there is one, it is null.
+/// Returns the place for a new handle, which is null until there is one.
 pub(crate) fn place<'a, T>(
     pointer: Option<&'a mut MaybeUninit<Option<T>>>,
     name: &str,
@@ -50,7 +51,8 @@ pub(crate) fn in_callback(callback: impl FnOnce()) {
     IN_CALLBACK.set(before);
 }
 
-/// For calls that wait: callbacks run on the thread that other locks need, and an engine would wait for itself.
+/// Returns an error inside a callback, for calls that wait: callbacks run on the thread that other
+/// locks need, and an engine would wait for itself.
 pub(crate) fn may_wait() -> Result<(), Failure> {
     match IN_CALLBACK.get() {
         false => Ok(()),
@@ -66,20 +68,20 @@ thread_local! {
 mod tests {
     use super::*;
 
-    /// One that got out would end the host's process, or be undefined behaviour.
+    /// A panic that left the library would end the host's process, or be undefined behaviour.
     #[test]
-    fn a_panic_stops_at_the_door() {
+    fn a_panic_does_not_leave_the_library() {
         let mut error = MaybeUninit::uninit();
         let status = call(Some(&mut error), || panic!("on purpose, as a bug would"));
         assert_eq!(status, Status::Panicked);
-        // SAFETY: `call` writes it, whatever comes of the call.
+        // SAFETY: `call` writes the error with every outcome.
         let error = unsafe { error.assume_init() }.expect("an error with every failure");
         assert_eq!(error.status(), Status::Panicked);
         assert_eq!(look(7, || panic!("on purpose, as a bug would")), 7);
     }
 
     #[test]
-    fn nobody_waits_inside_a_callback() {
+    fn no_call_waits_inside_a_callback() {
         assert!(may_wait().is_ok());
         in_callback(|| {
             assert!(may_wait().is_err());

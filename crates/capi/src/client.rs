@@ -1,4 +1,4 @@
-//! The blocking API: writes and reads happen on the calling thread. Not here: its locks, see `lock`.
+//! The blocking API: writes and reads happen on the calling thread. Its locks are in `lock`.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -18,7 +18,7 @@ use crate::many::{Outcomes, asked};
 use crate::request::{RequestHandle, lease, once, waiting};
 use crate::status::Status;
 
-/// Takes locks on the calling thread. It has no background thread, so nothing happens between
+/// Acquires locks on the calling thread. It has no background thread, so nothing happens between
 /// calls. For one thread at a time, together with its locks: a concurrent call returns
 /// `REDBOLT_STATUS_IN_USE`.
 pub struct ClientHandle {
@@ -62,7 +62,7 @@ pub extern "C" fn redbolt_client_warm_up(
     })
 }
 
-/// Takes a lock, and waits for as long as the request allows. On success `lock` is not null, and
+/// Acquires a lock, and waits for as long as the request allows. On success `lock` is not null, and
 /// must be ended by `redbolt_lock_release`, `redbolt_lock_free` or `redbolt_lock_detach`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_client_acquire(
@@ -78,8 +78,8 @@ pub extern "C" fn redbolt_client_acquire(
     })
 }
 
-/// Tries once to take a lock, and ignores the wait of the request. `REDBOLT_STATUS_CONTENDED` means
-/// that another client holds it. Any other failure means that its holder is not known.
+/// Tries once to acquire a lock, and ignores the wait of the request. `REDBOLT_STATUS_CONTENDED`
+/// means that another client holds it. Any other failure means that its holder is not known.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_client_try_acquire(
     client: Option<&ClientHandle>,
@@ -94,11 +94,11 @@ pub extern "C" fn redbolt_client_try_acquire(
     })
 }
 
-/// Takes several independent locks, with one write to each node, and returns when each of them is
-/// granted or refused: for all or nothing see `redbolt_request_and`. `requests`, `locks` and, if it
-/// is not null, `statuses` have `count` places. A lock that was not granted is null. The status and
-/// the error are those of the first refusal, if there is one; other locks may still be held, and
-/// must be ended.
+/// Acquires several independent locks, with one write to each node, and returns when each of them
+/// is granted or refused: for all or nothing see `redbolt_request_and`. `requests`, `locks` and, if
+/// it is not null, `statuses` have `count` places. A lock that was not granted is null. The status
+/// and the error are those of the first refusal, if there is one; other locks may still be held,
+/// and must be ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_acquire_all(
     client: Option<&ClientHandle>,
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn redbolt_client_acquire_all(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     call(error, || {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let (outcomes, requests) =
             unsafe { (Outcomes::at(locks, statuses, count)?, asked(requests, count)?) };
         let shared = &given(client, "client")?.shared;
@@ -121,8 +121,8 @@ pub unsafe extern "C" fn redbolt_client_acquire_all(
     })
 }
 
-/// Takes a lease on `resource`, a name that ends with a zero byte, and waits until it is granted. The lease ends after `ttl_ms`
-/// unless it is extended or released before.
+/// Acquires a lease on `resource`, a name that ends with a zero byte, and waits until it is
+/// granted. The lease ends after `ttl_ms` unless it is extended or released before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_lease(
     client: Option<&ClientHandle>,
@@ -133,14 +133,15 @@ pub unsafe extern "C" fn redbolt_client_lease(
 ) -> Status {
     call(error, || {
         let lock = place(lock, "lock")?;
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let resource = unsafe { zero_ended(resource, "resource") }?;
         acquire(client, lock, waiting(lease(resource, ttl_ms)))
     })
 }
 
-/// Tries once to take a lease on `resource`, which ends after `ttl_ms`. `REDBOLT_STATUS_CONTENDED` means that another client holds
-/// it. Any other failure means that its holder is not known.
+/// Tries once to acquire a lease on `resource`, which ends after `ttl_ms`.
+/// `REDBOLT_STATUS_CONTENDED` means that another client holds it. Any other failure means that its
+/// holder is not known.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_try_lease(
     client: Option<&ClientHandle>,
@@ -151,7 +152,7 @@ pub unsafe extern "C" fn redbolt_client_try_lease(
 ) -> Status {
     call(error, || {
         let lock = place(lock, "lock")?;
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let resource = unsafe { zero_ended(resource, "resource") }?;
         acquire(client, lock, once(lease(resource, ttl_ms)))
     })
@@ -167,7 +168,7 @@ pub unsafe extern "C" fn redbolt_client_attach(
 ) -> Status {
     call(error, || {
         let lock = place(lock, "lock")?;
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let detached: DetachedLock = unsafe { text(detached, "detached") }?.parse()?;
         held(client, lock, |client| Ok(client.attach(&detached)?))
     })
@@ -190,14 +191,14 @@ pub extern "C" fn redbolt_client_metrics(
 }
 
 impl ClientHandle {
-    /// The client, behind its door.
+    /// Enters the client, which admits one call at a time.
     fn entered(&self) -> Result<Entered<'_>, Failure> {
         let inside = self.shared.enter()?;
         Failure::unless_ours(inside.is_ours())?;
         Ok(inside)
     }
 
-    /// The same for a call that waits.
+    /// Enters the client for a call that waits.
     pub(crate) fn entered_to_wait(&self) -> Result<Entered<'_>, Failure> {
         let inside = self.entered()?;
         may_wait()?;

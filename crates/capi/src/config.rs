@@ -1,4 +1,4 @@
-//! Configurations: which nodes, and how. Not here: the defaults and the ranges, which are the library's.
+//! Configurations: the nodes and the settings. The library has the defaults and checks the ranges.
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -15,13 +15,13 @@ use crate::foreign::{EndCallback, OwnedData, bytes, text};
 use crate::status::Status;
 
 /// A configuration: the nodes and the settings. Any number of clients, drivers and engines can be
-/// made of it, and it may be freed before them. Only one thread may change it; many threads may
-/// read it at once.
+/// created from it, and it may be freed before them. Only one thread may change it; many threads
+/// may read it at once.
 pub struct ConfigHandle {
     builder: ConfigBuilder,
 }
 
-/// How far to trust a node's restart guard.
+/// The trust in a node's restart guard.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrustKind {
@@ -34,12 +34,11 @@ pub enum TrustKind {
     MarkerOnly = 2,
 }
 
-/// How clients that wait for one resource take turns.
+/// The way in which clients that wait for one resource take turns.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Clients wait in the queue on the nodes, and each asks when it is its turn. This is the
-    /// default.
+    /// Clients wait in the queue on the nodes, and each asks when it is first. This is the default.
     Queue = 0,
     /// Each client asks the node that reported a change, and the others when that one has granted.
     Lead = 1,
@@ -51,9 +50,9 @@ pub enum Wake {
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Every lock writes some of these.
+    /// Every lock writes some of these lines.
     Debug = 0,
-    /// Normal operation, and rare.
+    /// Normal operation, in rare lines.
     Info = 1,
     /// A problem that may resolve itself.
     Warning = 2,
@@ -69,7 +68,7 @@ pub enum LogLevel {
 pub type LogCallback =
     Option<extern "C" fn(data: *mut c_void, level: LogLevel, line: *const c_char)>;
 
-/// A configuration without nodes and with the defaults. `redbolt_config_free` ends it.
+/// Creates a configuration without nodes and with the defaults. `redbolt_config_free` ends it.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_new() -> Option<Box<ConfigHandle>> {
     look(None, || {
@@ -94,7 +93,7 @@ pub unsafe extern "C" fn redbolt_config_add_node(
     address: *const c_char,
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
-    // SAFETY: the caller passes pointers that are valid, as the crate asks.
+    // SAFETY: the caller passes pointers that are valid, as the header requires.
     unsafe { redbolt_config_add_node_with(config, address, TrustKind::Strict as i32, error) }
 }
 
@@ -115,7 +114,7 @@ pub unsafe extern "C" fn redbolt_config_add_node_with(
             _ => return Err(Failure::argument("trust is none of REDBOLT_RESTART_TRUST_...")),
         };
         let config = given(config, "config")?;
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let address = unsafe { text(address, "address") }?;
         let builder = config.builder.clone().node_with(address, trust);
         if let Some(fault) = builder.faults().last() {
@@ -221,7 +220,7 @@ pub unsafe extern "C" fn redbolt_config_set_label(
     length: usize,
 ) -> Status {
     change(config, |builder| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         Ok(builder.label(unsafe { bytes(label, length, "label") }?))
     })
 }
@@ -241,7 +240,7 @@ pub unsafe extern "C" fn redbolt_config_set_client_name(
     name: *const c_char,
 ) -> Status {
     change(config, |builder| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         Ok(builder.client_name(unsafe { text(name, "name") }?))
     })
 }
@@ -275,14 +274,14 @@ pub unsafe extern "C" fn redbolt_config_set_restart_guard_key(
     length: usize,
 ) -> Status {
     change(config, |builder| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         Ok(builder.restart_guard_key(unsafe { bytes(key, length, "key") }?))
     })
 }
 
 /// Declares the nodes as new if none of them has a restart guard, so that the first lock does not
-/// wait for the longest TTL. For nodes that were just made, such as those of a test; wrong if all
-/// nodes can lose their data at once. For others see `redbolt_init`.
+/// wait for the longest TTL. This is for nodes that were just created, such as those of a test; it
+/// is wrong if all nodes can lose their data at once. For others see `redbolt_init`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_new_nodes(config: Option<&mut ConfigHandle>) -> Status {
     change(config, |builder| Ok(builder.new_nodes()))
@@ -340,7 +339,7 @@ pub extern "C" fn redbolt_config_set_log(
     data: *mut c_void,
     end: EndCallback,
 ) -> Status {
-    // From here on `end` is called, whatever comes of this.
+    // From here on `end` is called with every outcome.
     let data = OwnedData::new(data, end);
     change(config, |builder| {
         let callback = given(callback, "callback")?;
@@ -350,7 +349,8 @@ pub extern "C" fn redbolt_config_set_log(
 }
 
 /// Declares these nodes as new: none of them has ever granted a lock, so they can vote at once.
-/// Once in the life of a set of nodes, and never in a start script. Waits for at most `within_ms`.
+/// Call it once in the life of a set of nodes, and never in a start script. Waits for at most
+/// `within_ms`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_init(
     config: Option<&ConfigHandle>,
@@ -381,12 +381,12 @@ pub extern "C" fn redbolt_init_change(
     })
 }
 
-/// The library's configuration, checked.
+/// Returns the library's configuration, checked.
 pub(crate) fn built(config: Option<&ConfigHandle>) -> Result<Config, Failure> {
     Ok(given(config, "config")?.builder.clone().build()?)
 }
 
-/// Changes one value. It is checked where the configuration is used first.
+/// Changes one value. It is checked when the configuration is first used.
 pub(crate) fn change(
     config: Option<&mut ConfigHandle>,
     change: impl FnOnce(ConfigBuilder) -> Result<ConfigBuilder, Failure>,

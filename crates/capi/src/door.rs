@@ -1,8 +1,9 @@
-//! The door of a client: one call at a time, and locks that may be let go of at any time.
+//! The door of a client: it admits one call at a time, while locks may be dropped at any time.
 //!
-//! A lock of the library borrows its client. Here it is kept with a share in the client instead, and touched behind the
-//! door only. Whoever lets go of a lock while another call is inside leaves it at the door: the other call takes it
-//! along when it ends. Nobody ever waits here. Not here: what calls do.
+//! A lock of the library borrows its client. Here each lock is kept with a shared reference to the
+//! client, and used only by a call that has entered the door. A lock that is dropped while another
+//! call is inside is put into `left`, and that call releases it when it ends. No thread ever waits
+//! at the door.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,30 +18,31 @@ use crate::status::Status;
 /// A client, shared by its handle and by its locks.
 pub(crate) struct Shared {
     door: Mutex<()>,
-    /// Locks that nobody holds any longer. They borrow the client, so they are dropped before it: fields are dropped in
-    /// the order in which they stand here.
+    /// The dropped locks. They borrow the client, so they are dropped before it: fields are dropped
+    /// in the order in which they are declared.
     left: Mutex<Vec<LockGuard<'static>>>,
-    /// Whether there are any, so that whoever leaves need not look.
+    /// `true` if `left` has locks, so that a call that leaves need not lock it.
     has_left: AtomicBool,
     client: Client,
 }
 
-// SAFETY: a `Client` is `Send`, so it may be used on one thread and then on another. Both it and the guards that borrow it
-// are touched by whoever is behind the door, one thread at a time, and by the last drop, which is alone.
+// SAFETY: a `Client` is `Send`, so it may be used on one thread and then on another. Both it and
+// the guards that borrow it are used only by the thread that has entered the door, one at a time,
+// and by the last drop, which has exclusive access.
 unsafe impl Send for Shared {}
-// SAFETY: as above: what is reached through a shared reference is behind the door.
+// SAFETY: as above: everything that a shared reference reaches is behind the door.
 unsafe impl Sync for Shared {}
 
-/// Whoever is behind the door.
+/// A call that has entered the door.
 pub(crate) struct Entered<'s> {
     shared: &'s Shared,
-    /// `None` while it leaves.
+    /// The door; `None` while the call leaves.
     door: Option<MutexGuard<'s, ()>>,
 }
 
 /// A lock of a client.
 pub(crate) struct Held {
-    /// `None` once it was released or detached.
+    /// The guard; `None` once it was released or detached.
     guard: Mutex<Option<LockGuard<'static>>>,
     shared: Arc<Shared>,
 }
@@ -51,31 +53,33 @@ impl Shared {
         Arc::new(Self { door: Mutex::new(()), left, has_left, client })
     }
 
-    /// Enters, unless somebody is inside.
+    /// Enters, unless another call is inside.
     pub(crate) fn enter(&self) -> Result<Entered<'_>, Failure> {
         match self.door.try_lock() {
             Ok(door) => Ok(Entered { shared: self, door: Some(door) }),
             Err(TryLockError::WouldBlock) => Err(in_use()),
-            // A call has panicked inside: what it left behind may be half done.
+            // A call has panicked inside, and may have left its work half done.
             Err(TryLockError::Poisoned(_)) => Err(Failure::panicked()),
         }
     }
 
-    /// Lets go of a lock, now or when whoever is inside has left.
+    /// Drops a lock, now or when the call inside has left.
     fn let_go(&self, guard: LockGuard<'static>) {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).push(guard);
         self.has_left.store(true, Ordering::SeqCst);
-        // Whoever enters drops what was left when it leaves. If somebody is inside, then that one does.
+        // A call that enters releases the dropped locks when it leaves. If another call is inside,
+        // that one releases them.
         drop(self.enter());
     }
 
-    /// Releases what was left, for whoever is inside.
+    /// Releases the dropped locks, for the call inside.
     fn take_along(&self) {
         if self.has_left.load(Ordering::SeqCst) {
             self.has_left.store(false, Ordering::SeqCst);
             let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
             let locks = std::mem::take(&mut *left);
-            // Whoever lets go of another one meanwhile does not wait for the releases of these.
+            // The mutex is freed first, so that a thread that drops another lock meanwhile does not
+            // wait for these releases.
             drop(left);
             drop(locks);
         }
@@ -94,7 +98,8 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.shared.take_along();
         drop(self.door.take());
-        // Somebody may have let go of a lock after the look, and have found the door closed.
+        // Another thread may have dropped a lock after `take_along` looked, and have found the door
+        // closed.
         if self.shared.has_left.load(Ordering::SeqCst) {
             drop(self.shared.enter());
         }
@@ -102,15 +107,16 @@ impl Drop for Entered<'_> {
 }
 
 impl Held {
-    /// Keeps a lock with a share in the client that it borrows.
+    /// Keeps a lock with a shared reference to the client that it borrows.
     pub(crate) fn new(shared: &Arc<Shared>, guard: LockGuard<'_>) -> Self {
-        // SAFETY: only the lifetime changes. The guard borrows the client in `shared`, whose place in memory does not
-        // change. It never outlives that: it is in this value beside a share, or in `left` before the client.
+        // SAFETY: only the lifetime changes. The guard borrows the client in `shared`, whose place
+        // in memory does not change. It never outlives that: it is in this value together with a
+        // reference, or in `left`, which is dropped before the client.
         let guard = unsafe { std::mem::transmute::<LockGuard<'_>, LockGuard<'static>>(guard) };
         Self { guard: Mutex::new(Some(guard)), shared: Arc::clone(shared) }
     }
 
-    /// Asks the nodes something about the lock, and waits for them, behind the door.
+    /// Runs a call on the lock that waits for the nodes, inside the door.
     pub(crate) fn ask<T>(
         &self,
         ask: impl FnOnce(&mut LockGuard<'static>) -> Result<T, Failure>,
@@ -121,7 +127,7 @@ impl Held {
         })
     }
 
-    /// Does something with the lock, behind the door.
+    /// Runs a call on the lock inside the door.
     pub(crate) fn with<T>(
         &self,
         act: impl FnOnce(&mut LockGuard<'static>) -> Result<T, Failure>,
@@ -133,8 +139,8 @@ impl Held {
         }
     }
 
-    /// Ends the lock with something that waits for nodes behind the door. If somebody is inside, or nobody may wait, it is let
-    /// go of.
+    /// Ends the lock with a call that waits for nodes, inside the door. If another call is inside,
+    /// or this thread may not wait, the lock is dropped.
     pub(crate) fn end<T>(
         self,
         end: impl FnOnce(LockGuard<'static>) -> Result<T, Failure>,

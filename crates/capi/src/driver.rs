@@ -1,6 +1,5 @@
-//! The embedded API: a lock client inside the host's loop. Its locks are numbers, its outcomes events.
-//!
-//! Not here: what a number stands for, see `numbers`.
+//! The embedded API: a lock client inside the host's loop. Its locks are numbers (see `numbers`),
+//! and its outcomes are events.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -24,7 +23,7 @@ use crate::numbers::Numbers;
 use crate::request::RequestHandle;
 use crate::status::Status;
 
-/// Takes locks in the event loop of another program: one file descriptor, one deadline, and no
+/// Acquires locks in the event loop of another program: one file descriptor, one deadline, and no
 /// blocking. For one thread at a time: a concurrent call returns `REDBOLT_STATUS_IN_USE`.
 pub struct DriverHandle {
     state: Mutex<State>,
@@ -89,15 +88,15 @@ pub extern "C" fn redbolt_driver_process(driver: Option<&DriverHandle>) -> Statu
     })
 }
 
-/// As `redbolt_driver_process`, but tries reads for at most the configured `busy_poll` first,
-/// without sleeping. True if a read returned data: do not sleep then.
+/// Does the same as `redbolt_driver_process`, but tries reads for at most the configured
+/// `busy_poll` first, without sleeping. Returns true if a read returned data: do not sleep then.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_process_busy(driver: Option<&DriverHandle>) -> bool {
     ask(driver, false, |state| state.driver.process_busy())
 }
 
-/// Takes the next event. False if there is none, as in a forked child. If `error` is not null, it becomes the error
-/// of the event, or null if it has none.
+/// Takes the next event. Returns false if there is none, as in a forked child. If `error` is not
+/// null, it becomes the error of the event, or null if it has none.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_next_event(
     driver: Option<&DriverHandle>,
@@ -117,7 +116,7 @@ pub extern "C" fn redbolt_driver_next_event(
     })
 }
 
-/// Asks all nodes for a lock, whose number is written to `lock`. The outcome is
+/// Requests a lock from all nodes, and writes its number to `lock`. The outcome is
 /// `REDBOLT_EVENT_KIND_GRANTED` or `REDBOLT_EVENT_KIND_REFUSED`. Every event of the lock returns
 /// `data`.
 #[unsafe(no_mangle)]
@@ -138,9 +137,9 @@ pub extern "C" fn redbolt_driver_acquire(
     })
 }
 
-/// Asks for several locks with one write to each node. `requests` and `locks` have `count` places.
+/// Requests several locks with one write to each node. `requests` and `locks` have `count` places.
 /// If a request cannot be carried out, the call returns its status and error, its number and all
-/// after it are 0, and those before it are asked for.
+/// after it are 0, and those before it are sent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_acquire_all(
     driver: Option<&DriverHandle>,
@@ -151,7 +150,7 @@ pub unsafe extern "C" fn redbolt_driver_acquire_all(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     call(error, || {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let (locks, requests) =
             unsafe { (places(locks, count, "locks")?, asked(requests, count)?) };
         for lock in locks.iter_mut() {
@@ -254,7 +253,7 @@ pub unsafe extern "C" fn redbolt_driver_attach(
 ) -> Status {
     call(error, || {
         let lock = given(lock, "lock")?.write(0);
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let detached: DetachedLock = unsafe { text(detached, "detached") }?.parse()?;
         let mut state = entered(driver)?;
         let id = state.driver.attach(&detached)?;
@@ -286,7 +285,8 @@ pub extern "C" fn redbolt_driver_mode(driver: Option<&DriverHandle>, lock: u64) 
     })
 }
 
-/// Writes the number of the permit of a held lock, from 0 on. False unless a permit was asked for.
+/// Writes the number of the permit of a held lock, from 0 on. Returns false unless a permit was
+/// requested.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_slot(
     driver: Option<&DriverHandle>,
@@ -298,7 +298,7 @@ pub extern "C" fn redbolt_driver_slot(
     })
 }
 
-/// Writes the fencing token of a held lock. False unless one was asked for.
+/// Writes the fencing token of a held lock. Returns false unless one was requested.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_fencing_token(
     driver: Option<&DriverHandle>,
@@ -343,12 +343,13 @@ pub extern "C" fn redbolt_driver_metrics(
 }
 
 impl State {
-    /// The lock that a number stands for.
+    /// Returns the lock that a number stands for.
     fn known(&self, lock: u64) -> Result<LockId, RequestError> {
         self.numbers.id(lock).ok_or(RequestError::NotHeld)
     }
 
-    /// Returns `true` if the lock was held once and is not any longer, whether or not its host has taken the event.
+    /// Returns `true` if the lock was held once and is not any longer, whether or not its host has
+    /// taken the event.
     fn is_lost(&self, lock: u64, id: LockId) -> bool {
         let has_ended = || self.driver.remaining(id).is_zero();
         match self.driver.state(id) {
@@ -359,7 +360,7 @@ impl State {
     }
 }
 
-/// Inside, in the process whose driver it is.
+/// Enters the driver, in the process that created it.
 pub(crate) fn entered(driver: Option<&DriverHandle>) -> Result<MutexGuard<'_, State>, Failure> {
     let state = inside(driver)?;
     Failure::unless_ours(state.driver.is_ours())?;

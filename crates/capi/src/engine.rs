@@ -1,5 +1,5 @@
-//! The engine: one thread of redbolt for all threads of the host, with calls that wait and calls that call back. Not here:
-//! its locks, see `lock`.
+//! The engine: one thread of redbolt for all threads of the host, with calls that wait and calls
+//! that call back. Its locks are in `lock`.
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -20,7 +20,8 @@ use crate::request::{RequestHandle, extended, lease, once, waiting};
 use crate::status::Status;
 use crate::task::Task;
 
-/// Takes locks for all threads of a program, with one background thread. For many threads at once.
+/// Acquires locks for all threads of a program, with one background thread. For many threads at
+/// once.
 pub struct EngineHandle {
     engine: Engine,
 }
@@ -115,7 +116,7 @@ pub extern "C" fn redbolt_engine_warm_up(
     })
 }
 
-/// Takes a lock, and waits for as long as the request allows. On success `lock` is not null, and
+/// Acquires a lock, and waits for as long as the request allows. On success `lock` is not null, and
 /// must be ended by `redbolt_lock_release`, `redbolt_lock_free` or `redbolt_lock_detach`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_acquire(
@@ -131,8 +132,8 @@ pub extern "C" fn redbolt_engine_acquire(
     })
 }
 
-/// Tries once to take a lock, and ignores the wait of the request. `REDBOLT_STATUS_CONTENDED` means
-/// that another client holds it. Any other failure means that its holder is not known.
+/// Tries once to acquire a lock, and ignores the wait of the request. `REDBOLT_STATUS_CONTENDED`
+/// means that another client holds it. Any other failure means that its holder is not known.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_try_acquire(
     engine: Option<&EngineHandle>,
@@ -147,7 +148,7 @@ pub extern "C" fn redbolt_engine_try_acquire(
     })
 }
 
-/// Takes several independent locks: as `redbolt_client_acquire_all`.
+/// Acquires several independent locks, as `redbolt_client_acquire_all` does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_acquire_all(
     engine: Option<&EngineHandle>,
@@ -158,7 +159,7 @@ pub unsafe extern "C" fn redbolt_engine_acquire_all(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     call(error, || {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let (outcomes, requests) =
             unsafe { (Outcomes::at(locks, statuses, count)?, asked(requests, count)?) };
         may_wait()?;
@@ -168,8 +169,8 @@ pub unsafe extern "C" fn redbolt_engine_acquire_all(
     })
 }
 
-/// Takes the lock on `resource`, a name that ends with a zero byte, waits until it is granted, and extends it until it is
-/// released.
+/// Acquires the lock on `resource`, a name that ends with a zero byte, waits until it is granted,
+/// and extends it until it is released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_lock(
     engine: Option<&EngineHandle>,
@@ -179,14 +180,15 @@ pub unsafe extern "C" fn redbolt_engine_lock(
 ) -> Status {
     call(error, || {
         let lock = place(lock, "lock")?;
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let resource = unsafe { zero_ended(resource, "resource") }?;
         acquire(engine, lock, waiting(extended(resource)))
     })
 }
 
-/// Tries once to take the lock on `resource`, and extends it until it is released. `REDBOLT_STATUS_CONTENDED` means that another
-/// client holds it. Any other failure means that its holder is not known.
+/// Tries once to acquire the lock on `resource`, and extends it until it is released.
+/// `REDBOLT_STATUS_CONTENDED` means that another client holds it. Any other failure means that its
+/// holder is not known.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_try_lock(
     engine: Option<&EngineHandle>,
@@ -196,14 +198,14 @@ pub unsafe extern "C" fn redbolt_engine_try_lock(
 ) -> Status {
     call(error, || {
         let lock = place(lock, "lock")?;
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let resource = unsafe { zero_ended(resource, "resource") }?;
         acquire(engine, lock, once(extended(resource)))
     })
 }
 
-/// Takes a lease on `resource`, a name that ends with a zero byte, and waits until it is granted. The lease ends after `ttl_ms`
-/// unless it is extended or released before.
+/// Acquires a lease on `resource`, a name that ends with a zero byte, and waits until it is
+/// granted. The lease ends after `ttl_ms` unless it is extended or released before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_lease(
     engine: Option<&EngineHandle>,
@@ -214,14 +216,15 @@ pub unsafe extern "C" fn redbolt_engine_lease(
 ) -> Status {
     call(error, || {
         let lock = place(lock, "lock")?;
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let resource = unsafe { zero_ended(resource, "resource") }?;
         acquire(engine, lock, waiting(lease(resource, ttl_ms)))
     })
 }
 
-/// Tries once to take a lease on `resource`, which ends after `ttl_ms`. `REDBOLT_STATUS_CONTENDED` means that another client holds
-/// it. Any other failure means that its holder is not known.
+/// Tries once to acquire a lease on `resource`, which ends after `ttl_ms`.
+/// `REDBOLT_STATUS_CONTENDED` means that another client holds it. Any other failure means that its
+/// holder is not known.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_try_lease(
     engine: Option<&EngineHandle>,
@@ -232,16 +235,17 @@ pub unsafe extern "C" fn redbolt_engine_try_lease(
 ) -> Status {
     call(error, || {
         let lock = place(lock, "lock")?;
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let resource = unsafe { zero_ended(resource, "resource") }?;
         acquire(engine, lock, once(lease(resource, ttl_ms)))
     })
 }
 
-/// Takes a lock for an owner, such as a task, that is named by any bytes and may take it again
-/// while holding it. Each handle must be ended, and the last one releases the lock: releasing an
-/// earlier one returns `REDBOLT_STATUS_OK`, and sends nothing. `redbolt_lock_hold_count` counts the
-/// handles. The lock cannot be detached, and changes its mode only if the owner takes it again.
+/// Acquires a lock for an owner, such as a task, that is named by any bytes and may acquire it
+/// again while holding it. Each handle must be ended, and the last one releases the lock: releasing
+/// an earlier one returns `REDBOLT_STATUS_OK`, and sends nothing. `redbolt_lock_hold_count` counts
+/// the handles. The lock cannot be detached, and changes its mode only if the owner acquires it
+/// again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_acquire_reentrant(
     engine: Option<&EngineHandle>,
@@ -254,7 +258,7 @@ pub unsafe extern "C" fn redbolt_engine_acquire_reentrant(
     call(error, || {
         let lock = place(lock, "lock")?;
         may_wait()?;
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let owner = unsafe { bytes(owner, length, "owner") }?;
         let engine = &given(engine, "engine")?.engine;
         let request = given(request, "request")?.asked();
@@ -281,7 +285,7 @@ pub extern "C" fn redbolt_engine_metrics(
     })
 }
 
-/// Asks for a lock, and returns at once. `callback` always receives the outcome, once; its type
+/// Requests a lock, and returns at once. `callback` always receives the outcome, once; its type
 /// documents on which thread. If `pending` is not null, it becomes a handle that can cancel the
 /// acquisition. If the status is not OK, nothing was sent, and the callback is not called.
 #[unsafe(no_mangle)]
@@ -335,7 +339,7 @@ pub unsafe extern "C" fn redbolt_engine_attach(
 ) -> Status {
     call(error, || {
         let lock = place(lock, "lock")?;
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let detached: DetachedLock = unsafe { text(detached, "detached") }?.parse()?;
         waited(engine, lock, |engine| engine.attach(&detached).wait())
     })

@@ -1,4 +1,4 @@
-//! Errors as a host reads them: their words, and each node's part in them.
+//! Errors as a host reads them: their text, and each node's part in them.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -7,16 +7,16 @@ use crate::call::{call, given, look};
 use crate::failure::{Failure, NodeAnswer};
 use crate::status::Status;
 
-/// One node's part in an error. The texts live as long as the error.
+/// The part of one node in an error. The texts live as long as the error.
 #[repr(C)]
 pub struct NodeError {
-    /// Its number, from one, in the order in which nodes were added.
+    /// The number of the node, from one, in the order in which nodes were added.
     pub number: u32,
     /// The answer of the node.
     pub answer: NodeAnswer,
     /// The address of the node.
     pub address: *const c_char,
-    /// Number, address and reason in one line.
+    /// The number, the address and the reason in one line.
     pub message: *const c_char,
 }
 
@@ -26,8 +26,8 @@ pub extern "C" fn redbolt_error_status(error: Option<&Failure>) -> Status {
     error.map_or(Status::Ok, Failure::status)
 }
 
-/// Returns one line of UTF-8, without an end of line. It lives as long as the error. Empty for
-/// null.
+/// Returns one line of UTF-8, without an end of line, empty for null. It lives as long as the
+/// error.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_error_message(error: Option<&Failure>) -> *const c_char {
     error.map_or(c"".as_ptr(), |error| error.message.as_ptr())
@@ -40,15 +40,15 @@ pub extern "C" fn redbolt_error_is_contended(error: Option<&Failure>) -> bool {
     error.is_some_and(|error| error.is_contended)
 }
 
-/// Returns the number of nodes in the error: all of the configuration, or 0 if it is not about
+/// Returns the number of nodes in the error: all of the configuration, or 0 if it does not concern
 /// nodes.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_error_node_count(error: Option<&Failure>) -> usize {
     error.map_or(0, |error| error.nodes.len())
 }
 
-/// Writes the part of one node, from index 0 on. `REDBOLT_STATUS_INVALID_ARGUMENT` if there is none
-/// at that index.
+/// Writes the part of one node, from index 0 on. Returns `REDBOLT_STATUS_INVALID_ARGUMENT` if there
+/// is none at that index.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_error_node(
     error: Option<&Failure>,

@@ -1,4 +1,4 @@
-//! What a driver tells: events as records of plain numbers. Not here: taking them, see `driver`.
+//! The events of a driver as records of plain numbers.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -24,7 +24,7 @@ pub enum EventKind {
     NotExtended = 4,
     /// An automatic extension succeeded.
     AutoExtended = 5,
-    /// Automatic extensions fail. They are tried again, and a series of failures is reported once.
+    /// Automatic extensions fail. They are retried, and a series of failures is reported once.
     AutoExtendFailed = 6,
     /// The lock is held, but its validity was shortened.
     Shortened = 7,
@@ -46,7 +46,7 @@ pub enum EventKind {
     Viewed = 15,
 }
 
-/// One event. Fields that do not belong to its kind are zero.
+/// An event. Fields that do not belong to its kind are zero.
 #[repr(C)]
 pub struct EventRecord {
     /// The kind of an event.
@@ -67,17 +67,18 @@ pub struct EventRecord {
     pub data: *mut c_void,
 }
 
-/// Words for who wants them.
+/// A function that builds the error of an event if the host wants it.
 pub(crate) type Words = Box<dyn FnOnce(&Driver) -> Failure>;
 
-/// The next event that a host can be told of.
+/// Takes the next event that has a record for the host.
 pub(crate) fn told(
     driver: &mut Driver,
     numbers: &mut Numbers,
 ) -> Option<(EventRecord, Option<Words>)> {
     loop {
         let event = driver.poll_event()?;
-        // Not of locks that were detached meanwhile, and not what nobody can ask a driver for here.
+        // Skips events of locks that were detached meanwhile, and of requests that C has no
+        // function for.
         if let Some(told) = record(numbers, event) {
             return Some(told);
         }
@@ -137,7 +138,7 @@ fn of_node(index: usize, status: Status) -> EventRecord {
     EventRecord { node, status, ..EventRecord::new(EventKind::Node) }
 }
 
-/// How all nodes are when it is asked for.
+/// Returns the state of all nodes at the time when it is asked for.
 fn of_all() -> Words {
     Box::new(|driver| Failure::of_nodes(&driver.node_report()))
 }

@@ -1,4 +1,5 @@
-//! What goes wrong in a call: the status, the words, and each node's part. Not here: how a host reads it, see `error`.
+//! The failure of a call: the status, the text, and each node's part. `error` has the functions
+//! that read it.
 
 use std::ffi::CString;
 
@@ -19,7 +20,7 @@ pub struct Failure {
     pub(crate) nodes: Vec<NodePart>,
 }
 
-/// What an error says of one node.
+/// The part of one node.
 pub(crate) struct NodePart {
     pub(crate) number: u32,
     pub(crate) vote: NodeAnswer,
@@ -46,7 +47,7 @@ impl Failure {
         Self { status, message: words(message), is_contended: false, nodes: Vec::new() }
     }
 
-    /// One whose status says all.
+    /// Returns a failure whose status needs no other text.
     pub(crate) fn plain(status: Status) -> Self {
         let message = status.message().to_owned();
         Self { status, message, is_contended: false, nodes: Vec::new() }
@@ -60,7 +61,7 @@ impl Failure {
         Self::plain(Status::Panicked)
     }
 
-    /// Of the process that this one was forked from.
+    /// Returns an error if the handle belongs to the process that this one was forked from.
     pub(crate) fn unless_ours(is_ours: bool) -> Result<(), Self> {
         match is_ours {
             true => Ok(()),
@@ -76,7 +77,7 @@ impl Failure {
         Self { is_contended: true, ..Self::new(Status::Contended, message) }
     }
 
-    /// Too few nodes are ready.
+    /// Returns an error if too few nodes are ready.
     pub(crate) fn unless_quorum(report: &NodeReport) -> Result<(), Self> {
         if report.has_quorum() {
             return Ok(());
@@ -84,7 +85,7 @@ impl Failure {
         Err(Self::of_nodes(report))
     }
 
-    /// How all nodes are.
+    /// Returns a failure with the state of all nodes.
     pub(crate) fn of_nodes(report: &NodeReport) -> Self {
         Self { nodes: of_report(report), ..Self::new(Status::NoQuorum, &report.to_string()) }
     }
@@ -100,7 +101,7 @@ impl Failure {
     }
 }
 
-/// Each node with its state. None of them has voted.
+/// Returns each node with its state. None of them has voted.
 fn of_report(report: &NodeReport) -> Vec<NodePart> {
     let part = |node: &redbolt::report::NodeStatus| NodePart {
         number: u32::try_from(node.number).unwrap_or(u32::MAX),
@@ -204,7 +205,7 @@ impl From<DetachedLockError> for Failure {
     }
 }
 
-/// Words for the host, without the zero bytes that would end them too early.
+/// Returns a text for the host, without zero bytes, which would end it too early.
 pub(crate) fn words(text: &str) -> CString {
     let bytes = text.bytes().filter(|byte| *byte != 0).collect::<Vec<_>>();
     CString::new(bytes).expect("the zero bytes are gone")

@@ -1,5 +1,5 @@
-//! Memory of the host: texts and bytes that it passes, and what it gets back. The unsafe code here rests on the
-//! promises that the header asks for. Not here: handles, which the compiler checks for null.
+//! Memory of the host: texts and bytes that it passes, and texts that it gets back. The unsafe code
+//! here relies on the requirements in the header. The compiler checks handles for null.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -8,18 +8,18 @@ use std::slice;
 use crate::call::in_callback;
 use crate::failure::{Failure, words};
 
-/// A text of the host, which ends with a zero byte.
+/// Returns a text of the host, which ends with a zero byte.
 ///
 /// # Safety
 ///
 /// As [`zero_ended`].
 pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str, Failure> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller promises it.
     let bytes = unsafe { zero_ended(text, name) }?;
     std::str::from_utf8(bytes).map_err(|_| Failure::argument(&format!("{name} is not UTF-8")))
 }
 
-/// The bytes before a zero byte. They need not be UTF-8.
+/// Returns the bytes before a zero byte. They need not be UTF-8.
 ///
 /// # Safety
 ///
@@ -28,11 +28,11 @@ pub(crate) unsafe fn zero_ended<'a>(text: *const c_char, name: &str) -> Result<&
     if text.is_null() {
         return Err(Failure::argument(&format!("{name} is null")));
     }
-    // SAFETY: it is not null, and for the rest the caller stands.
+    // SAFETY: it is not null, and the caller promises the rest.
     Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// Bytes of the host. Null will do for none.
+/// Returns bytes of the host. Null is accepted if there are none.
 ///
 /// # Safety
 ///
@@ -42,11 +42,11 @@ pub(crate) unsafe fn bytes<'a>(
     length: usize,
     name: &str,
 ) -> Result<&'a [u8], Failure> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller promises it.
     unsafe { array(start, length, name) }
 }
 
-/// An array of the host. Null will do for an empty one.
+/// Returns an array of the host. Null is accepted for an empty one.
 ///
 /// # Safety
 ///
@@ -59,15 +59,15 @@ pub(crate) unsafe fn array<'a, T>(
     if !is_array(start, count, name)? {
         return Ok(&[]);
     }
-    // SAFETY: it is not null and no longer than memory, and for the rest the caller stands.
+    // SAFETY: it is not null and not longer than memory, and the caller promises the rest.
     Ok(unsafe { slice::from_raw_parts(start, count) })
 }
 
-/// An array of the host that is to be filled. Nobody reads what is there.
+/// Returns an array of the host that is to be filled. Its present content is never read.
 ///
 /// # Safety
 ///
-/// `start` is null, or the start of `count` places that are nobody else's for `'a`.
+/// `start` is null, or the start of `count` places that are not used by anything else for `'a`.
 pub(crate) unsafe fn places<'a, T>(
     start: *mut MaybeUninit<T>,
     count: usize,
@@ -76,11 +76,11 @@ pub(crate) unsafe fn places<'a, T>(
     if !is_array(start, count, name)? {
         return Ok(&mut []);
     }
-    // SAFETY: it is not null and no longer than memory, and for the rest the caller stands.
+    // SAFETY: it is not null and not longer than memory, and the caller promises the rest.
     Ok(unsafe { slice::from_raw_parts_mut(start, count) })
 }
 
-/// Whether there is something in an array that can be one.
+/// Returns `true` if the array has elements, and an error if it cannot be an array.
 fn is_array<T>(start: *const T, count: usize, name: &str) -> Result<bool, Failure> {
     let size = count.checked_mul(size_of::<T>()).and_then(|size| isize::try_from(size).ok());
     match (start.is_null(), size) {
@@ -91,7 +91,7 @@ fn is_array<T>(start: *const T, count: usize, name: &str) -> Result<bool, Failur
     }
 }
 
-/// Gives a text away. It comes back to [`redbolt_text_free`].
+/// Passes a text to the host, which returns it to [`redbolt_text_free`].
 pub(crate) fn give(text: &str) -> *mut c_char {
     words(text).into_raw()
 }
@@ -100,7 +100,7 @@ pub(crate) fn give(text: &str) -> *mut c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_text_free(text: *mut c_char) {
     if !text.is_null() {
-        // SAFETY: the caller says that it comes from `give`, and comes here once.
+        // SAFETY: the caller promises that the text comes from `give`, and passes it once.
         drop(unsafe { CString::from_raw(text) });
     }
 }
@@ -108,18 +108,19 @@ pub unsafe extern "C" fn redbolt_text_free(text: *mut c_char) {
 /// Frees the `data` of a callback: called once, on any thread, after the last call of the callback.
 pub type EndCallback = Option<extern "C" fn(data: *mut c_void)>;
 
-/// What a host wants to be told again in a callback. redbolt does not look at it.
+/// A value of the host that callbacks get back. redbolt does not use it.
 #[derive(Clone, Copy)]
 pub(crate) struct UserData(pub(crate) *mut c_void);
 
-/// The same where redbolt says when it is of no use any longer.
+/// A value of the host, with the function that redbolt calls when it no longer needs the value.
 pub(crate) struct OwnedData {
     data: UserData,
     end: EndCallback,
 }
 
 impl UserData {
-    /// A closure that calls this holds the whole value, which may go to another thread, and not the pointer in it.
+    /// Returns the pointer. A closure that calls this captures the whole value, which may go to
+    /// another thread, and not the pointer in it.
     pub(crate) fn get(self) -> *mut c_void {
         self.0
     }
@@ -143,8 +144,8 @@ impl Drop for OwnedData {
     }
 }
 
-// SAFETY: it is a number here. The header says on which threads callbacks run, and the host sees to it that what it
-// points to can be used there.
+// SAFETY: the pointer is only a number here. The header documents on which threads callbacks run,
+// and the host ensures that its target can be used there.
 unsafe impl Send for UserData {}
 // SAFETY: as above.
 unsafe impl Sync for UserData {}

@@ -1,5 +1,6 @@
-//! What stands behind the handle of a lock: one of a client, which is touched behind its door, or one of an engine, whose
-//! thread is waited for, and which an owner may have entered more than once. Not here: what C sees of it, see `lock`.
+//! The lock behind a handle: one of a client, which is used inside its door, or one of an engine,
+//! whose thread is waited for, and which an owner may have entered more than once. `lock` has the
+//! functions for C.
 
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ impl Holder {
         }
     }
 
-    /// As [`extend`](Self::extend), by an engine.
+    /// Does the same as [`extend`](Self::extend), by an engine.
     pub(crate) fn extend_later(&self, ttl: Duration) -> Result<ExtendFuture, Failure> {
         match self {
             Self::Client(_) => Err(of_client()),
@@ -110,7 +111,8 @@ impl Holder {
         }
     }
 
-    /// As [`release`](Self::release), by an engine. `None` if the owner has entered the lock more often than left it.
+    /// Does the same as [`release`](Self::release), by an engine. Returns `None` if the owner has
+    /// entered the lock more often than left it.
     pub(crate) fn release_later(self) -> Result<Option<ReleaseFuture>, Failure> {
         match self {
             Self::Client(_) => Err(of_client()),

@@ -1,5 +1,4 @@
-//! Looking at a resource, and breaking its lock: an operator's means. Not here: what the nodes have under its key, which the
-//! words tell.
+//! Inspections and forced unlocks, for operators.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -67,12 +66,12 @@ pub unsafe extern "C" fn redbolt_client_inspect(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     inspected(seen, words, error, || {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         by_client(client, unsafe { zero_ended(resource, "resource") }?)
     })
 }
 
-/// Takes a name of any bytes, and is otherwise the same.
+/// Does the same as `redbolt_client_inspect`, for a name of any bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_inspect_bytes(
     client: Option<&ClientHandle>,
@@ -83,7 +82,7 @@ pub unsafe extern "C" fn redbolt_client_inspect_bytes(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     inspected(seen, words, error, || {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         by_client(client, unsafe { bytes(resource, length, "resource") }?)
     })
 }
@@ -98,12 +97,12 @@ pub unsafe extern "C" fn redbolt_engine_inspect(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     inspected(seen, words, error, || {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         by_engine(engine, unsafe { zero_ended(resource, "resource") }?)
     })
 }
 
-/// Takes a name of any bytes, and is otherwise the same.
+/// Does the same as `redbolt_engine_inspect`, for a name of any bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_inspect_bytes(
     engine: Option<&EngineHandle>,
@@ -114,7 +113,7 @@ pub unsafe extern "C" fn redbolt_engine_inspect_bytes(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     inspected(seen, words, error, || {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         by_engine(engine, unsafe { bytes(resource, length, "resource") }?)
     })
 }
@@ -135,14 +134,14 @@ pub unsafe extern "C" fn redbolt_client_force_unlock(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     broken(words, error, || {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let (resource, scope) =
             unsafe { (zero_ended(resource, "resource")?, scope_of(scope, format)?) };
         broken_by_client(client, resource, scope)
     })
 }
 
-/// Takes a name of any bytes, and is otherwise the same.
+/// Does the same as `redbolt_client_force_unlock`, for a name of any bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_force_unlock_bytes(
     client: Option<&ClientHandle>,
@@ -154,7 +153,7 @@ pub unsafe extern "C" fn redbolt_client_force_unlock_bytes(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     broken(words, error, || {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let (resource, scope) =
             unsafe { (bytes(resource, length, "resource")?, scope_of(scope, format)?) };
         broken_by_client(client, resource, scope)
@@ -172,14 +171,14 @@ pub unsafe extern "C" fn redbolt_engine_force_unlock(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     broken(words, error, || {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let (resource, scope) =
             unsafe { (zero_ended(resource, "resource")?, scope_of(scope, format)?) };
         broken_by_engine(engine, resource, scope)
     })
 }
 
-/// Takes a name of any bytes, and is otherwise the same.
+/// Does the same as `redbolt_engine_force_unlock`, for a name of any bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_force_unlock_bytes(
     engine: Option<&EngineHandle>,
@@ -191,7 +190,7 @@ pub unsafe extern "C" fn redbolt_engine_force_unlock_bytes(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     broken(words, error, || {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let (resource, scope) =
             unsafe { (bytes(resource, length, "resource")?, scope_of(scope, format)?) };
         broken_by_engine(engine, resource, scope)
@@ -225,7 +224,8 @@ fn broken_by_engine(
     Ok(given(engine, "engine")?.engine().force_unlock(resource, scope).wait()?)
 }
 
-/// The scope that a host gives. A format that does not belong to it is refused, because the host means another one.
+/// Returns the scope that the host passes. A format that does not belong to the scope is refused,
+/// because the host means another scope.
 ///
 /// # Safety
 ///
@@ -233,7 +233,7 @@ fn broken_by_engine(
 pub(crate) unsafe fn scope_of(scope: i32, format: *const c_char) -> Result<UnlockScope, Failure> {
     let format = match format.is_null() {
         true => None,
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises it.
         false => Some(format_of(unsafe { zero_ended(format, "format") }?)?),
     };
     match (scope, format) {
@@ -273,7 +273,7 @@ fn broken(
     })
 }
 
-/// Words for who wants them: null until there are some.
+/// Sets a text that the host wants to null, until there is one.
 pub(crate) fn empty(words: Option<&mut MaybeUninit<*mut c_char>>) -> Option<&mut *mut c_char> {
     words.map(|words| words.write(ptr::null_mut()))
 }

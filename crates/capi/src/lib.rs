@@ -1,20 +1,18 @@
-//! redbolt for C, C++ and whoever can call them: `redbolt.h`, `redbolt.hpp`, `libredbolt`.
+//! redbolt for C, C++ and languages that can call them: `redbolt.h`, `redbolt.hpp`, `libredbolt`.
 //!
-//! Each function is a door: it checks what came in, calls the library, and turns what comes back into a status and
-//! an error with words. Nothing is decided here. The manual's page "The C library" says how to use it; the header
-//! is made from the documentation of this crate.
+//! Each exported function checks its arguments, calls the library, and turns the result into a
+//! status and an error with a text. Nothing is decided here. The manual's page "The C library"
+//! describes how to use it; the header is generated from the documentation of this crate.
 //!
-//! How the doors are built:
+//! How the functions are built:
 //!
-//! * A handle arrives as `Option<&T>`, `Option<&mut T>` or `Option<Box<T>>`, which is a pointer that may be null. The
-//!   compiler lets no door use one without looking. What points to plain bytes goes through `foreign`, which has
-//!   the other half of the crate's unsafe code.
-//! * An out parameter arrives as `Option<&mut MaybeUninit<T>>`: nobody reads what a caller left there.
-//! * `call` stops panics, and knows whether a callback is running on this thread.
-//! * A client or a driver is for one thread at a time. Its door is a mutex that nobody waits for: who comes too early
-//!   is told so, and the data behind it are safe (`door`).
-//!
-//! Not here: the protocol, and anything that Rust programs need.
+//! * A handle arrives as `Option<&T>`, `Option<&mut T>` or `Option<Box<T>>`, which is a pointer that may
+//!  be null. The compiler lets no function use one without a check. Pointers to plain bytes go through
+//!  `foreign`, which has the other half of the crate's unsafe code.
+//! * An out parameter arrives as `Option<&mut MaybeUninit<T>>`: its previous content is never read.
+//! * `call` stops panics, and notices whether a callback is running on this thread.
+//! * A client or a driver is for one thread at a time. Its door is a mutex that no thread waits for: a
+//!  concurrent call gets a status, and the data behind it are safe (`door`).
 
 #![allow(
     clippy::missing_safety_doc,
@@ -72,7 +70,8 @@ const VERSION: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
 mod tests {
     use super::*;
 
-    /// The header says which handles many threads may use at once, and that a use against the rule breaks nothing.
+    /// The header promises which handles many threads may use at once, and that other concurrent
+    /// use breaks nothing.
     #[test]
     fn handles_that_threads_share_can_be_shared() {
         fn shared<T: Send + Sync>() {}

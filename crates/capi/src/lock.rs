@@ -1,4 +1,4 @@
-//! Locks of a client or an engine, which differ only in who waits. A driver has none: its locks have numbers.
+//! Locks of a client or an engine, which differ only in what blocks. A driver's locks are numbers.
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -49,7 +49,7 @@ pub enum Mode {
     Permit = 3,
 }
 
-/// Returns true if the lock is held now. False for null.
+/// Returns true if the lock is held now, and false for null.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_is_valid(lock: Option<&LockHandle>) -> bool {
     !remaining(lock).is_zero()
@@ -69,8 +69,8 @@ pub extern "C" fn redbolt_lock_mode(lock: Option<&LockHandle>) -> Mode {
     })
 }
 
-/// Writes the number of the permit, from 0 on. False unless a permit was asked for, and after the
-/// lock was lost.
+/// Writes the number of the permit, from 0 on. Returns false unless a permit was requested, and
+/// after the lock was lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_slot(
     lock: Option<&LockHandle>,
@@ -79,15 +79,15 @@ pub extern "C" fn redbolt_lock_slot(
     look(false, || tell(slot, lock.and_then(|lock| lock.holder.slot())))
 }
 
-/// Returns how many handles of the lock its owner has, including this one: 1 unless it is of
+/// Returns how many handles of the lock its owner has, including this one: 1 unless it comes from
 /// `redbolt_engine_acquire_reentrant`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_hold_count(lock: Option<&LockHandle>) -> usize {
     look(0, || lock.map_or(0, |lock| lock.holder.hold_count()))
 }
 
-/// Writes the fencing token, for the store that the lock protects. False unless one was asked for,
-/// and after the lock was lost.
+/// Writes the fencing token, for the store that the lock protects. Returns false unless one was
+/// requested, and after the lock was lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_fencing_token(
     lock: Option<&LockHandle>,
@@ -149,7 +149,7 @@ pub extern "C" fn redbolt_lock_free(lock: Option<Box<LockHandle>>) {
 }
 
 /// Detaches a lock, for another process on this machine to attach, and ends the handle for every
-/// status. Until then the lock stays taken, and its validity runs. The text is for
+/// status. Until then the lock stays held, and its validity runs. The text is for
 /// `redbolt_client_attach` and the like. Its reader can release the lock. `redbolt_text_free` ends
 /// it.
 #[unsafe(no_mangle)]
@@ -276,12 +276,12 @@ fn remaining(lock: Option<&LockHandle>) -> Duration {
     look(Duration::ZERO, || lock.map(|lock| lock.holder.remaining()).unwrap_or_default())
 }
 
-/// What fits a caller's number.
+/// Returns whole milliseconds that fit the caller's number.
 pub(crate) fn whole_ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Writes what is known.
+/// Writes a known value, and returns `true` if there is one.
 pub(crate) fn tell<T>(place: Option<&mut MaybeUninit<T>>, known: Option<T>) -> bool {
     match (place, known) {
         (Some(place), Some(known)) => {

@@ -1,4 +1,4 @@
-//! Many locks in one call: arrays of the host, and what becomes of each of their places. Not here: asking for them.
+//! Many locks in one call: arrays of the host, and the outcome for each of their places.
 
 use std::mem::MaybeUninit;
 
@@ -11,26 +11,27 @@ use crate::lock::LockHandle;
 use crate::request::RequestHandle;
 use crate::status::Status;
 
-/// Where the outcomes go, in the order of the requests.
+/// The places of the outcomes, in the order of the requests.
 pub(crate) struct Outcomes<'a> {
     locks: &'a mut [MaybeUninit<Option<Box<LockHandle>>>],
-    /// None, if the host does not want them.
+    /// The statuses; empty if the host does not want them.
     statuses: &'a mut [MaybeUninit<Status>],
 }
 
 impl<'a> Outcomes<'a> {
-    /// All locks are null, until they are told, and no status is good.
+    /// Sets all locks to null, and all statuses to a failure, until there are outcomes.
     ///
     /// # Safety
     ///
-    /// Each pointer is null, or the start of `count` places that are nobody else's for `'a`.
+    /// Each pointer is null, or the start of `count` places that are not used by anything else for
+    /// `'a`.
     pub(crate) unsafe fn at(
         locks: *mut MaybeUninit<Option<Box<LockHandle>>>,
         statuses: *mut MaybeUninit<Status>,
         count: usize,
     ) -> Result<Self, Failure> {
         let wanted = if statuses.is_null() { 0 } else { count };
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises it.
         let (locks, statuses) =
             unsafe { (places(locks, count, "locks")?, places(statuses, wanted, "statuses")?) };
         for lock in locks.iter_mut() {
@@ -42,7 +43,7 @@ impl<'a> Outcomes<'a> {
         Ok(Self { locks, statuses })
     }
 
-    /// Tells all outcomes. The first refusal is that of the call.
+    /// Writes all outcomes, and returns the first refusal.
     pub(crate) fn tell(
         self,
         outcomes: impl Iterator<Item = Result<Box<LockHandle>, Failure>>,
@@ -64,7 +65,7 @@ impl<'a> Outcomes<'a> {
     }
 }
 
-/// What the host asks for. None of the requests may be null.
+/// Returns the host's requests. None of them may be null.
 ///
 /// # Safety
 ///
@@ -73,7 +74,7 @@ pub(crate) unsafe fn asked<'a>(
     requests: *const Option<&'a RequestHandle>,
     count: usize,
 ) -> Result<Vec<LockRequest<'a>>, Failure> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller promises it.
     let requests: &'a [Option<&'a RequestHandle>] = unsafe { array(requests, count, "requests") }?;
     requests.iter().map(|request| Ok(given(*request, "a request")?.asked())).collect()
 }

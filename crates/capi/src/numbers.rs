@@ -1,5 +1,6 @@
-//! The numbers by which a host knows the locks and views of a driver. A number is never used twice. That of a lock is forgotten
-//! after the last event, that of a view when its result is taken. Not here: the locks and the views.
+//! The numbers by which a host refers to the locks and views of a driver. A number is never used
+//! twice. The number of a lock is forgotten after its last event, and that of a view when its
+//! result is taken.
 
 use std::collections::HashMap;
 
@@ -23,7 +24,7 @@ struct View {
     data: UserData,
 }
 
-/// The subject of a view. Each kind is taken by a function of its own.
+/// The subject of a view. Each kind is taken by a separate function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ViewKind {
     ForceUnlock,
@@ -33,9 +34,9 @@ pub(crate) enum ViewKind {
 struct Known {
     id: LockId,
     data: UserData,
-    /// The host has been told that it is lost.
+    /// `true` once the host was notified that the lock is lost.
     is_lost: bool,
-    /// The host has let go of it.
+    /// `true` once the host has released it.
     is_let_go: bool,
 }
 
@@ -56,13 +57,14 @@ impl Numbers {
         self.by_number.get(&number).is_some_and(|known| known.is_lost)
     }
 
-    /// What an event of this lock tells the host.
+    /// Returns the number and the data for an event of this lock.
     pub(crate) fn of(&self, id: LockId) -> Option<(u64, UserData)> {
         let number = *self.by_id.get(&id)?;
         self.by_number.get(&number).map(|known| (number, known.data))
     }
 
-    /// The host is told that it is lost. That is the last of it, once it has let go.
+    /// Records that the host was notified of the loss. Nothing follows if the host has released the
+    /// lock.
     pub(crate) fn lost(&mut self, number: u64) {
         self.end_if(number, |known| {
             known.is_lost = true;
@@ -70,7 +72,8 @@ impl Numbers {
         });
     }
 
-    /// The host lets go. If it was told of the loss, nothing more is to come.
+    /// Records that the host has released the lock. Nothing follows if the host was notified of a
+    /// loss.
     pub(crate) fn let_go(&mut self, number: u64) {
         self.end_if(number, |known| {
             known.is_let_go = true;
@@ -78,31 +81,31 @@ impl Numbers {
         });
     }
 
-    /// Nothing more is to come.
+    /// Forgets a lock after its last event.
     pub(crate) fn forget(&mut self, number: u64) {
         self.end_if(number, |_| true);
     }
 
-    /// Gives a view that begins a number.
+    /// Returns a number for a view that begins.
     pub(crate) fn view(&mut self, id: ViewId, kind: ViewKind, data: UserData) -> u64 {
         self.last += 1;
         self.views.insert(self.last, View { id, kind, data });
         self.last
     }
 
-    /// The view of that number, if it is of that kind.
+    /// Returns the view with this number, if it is of this kind.
     pub(crate) fn view_id(&self, number: u64, kind: ViewKind) -> Option<ViewId> {
         self.views.get(&number).filter(|view| view.kind == kind).map(|view| view.id)
     }
 
-    /// What the event of a view tells the host.
+    /// Returns the number and the data for the event of a view.
     pub(crate) fn of_view(&self, id: ViewId) -> Option<(u64, UserData)> {
-        // A program has few views at a time.
+        // A search is fast enough, because a program has few views at a time.
         let mut views = self.views.iter();
         views.find(|(_, view)| view.id == id).map(|(number, view)| (*number, view.data))
     }
 
-    /// The result of a view was taken.
+    /// Forgets a view whose result was taken.
     pub(crate) fn forget_view(&mut self, number: u64) {
         self.views.remove(&number);
     }

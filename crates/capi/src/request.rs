@@ -1,4 +1,4 @@
-//! Requests: which lock, and how. Not here: the checks, which are the library's.
+//! Requests: the lock and its options. The library checks them.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -38,7 +38,7 @@ impl RequestHandle {
         }
     }
 
-    /// What it says, for the library.
+    /// Returns the request for the library.
     pub(crate) fn asked(&self) -> LockRequest<'static> {
         let mut names = self.resources.iter().map(|resource| [&self.prefix[..], resource].concat());
         let first = names.next().expect("it is made with a resource");
@@ -60,21 +60,21 @@ impl RequestHandle {
     }
 }
 
-/// Makes a request for a lock on `resource`, a name that ends with a zero byte: one attempt, a TTL
-/// of 10 s, exclusive, not extended, without a fencing token. Null if `resource` is null.
-/// `redbolt_request_free` ends it.
+/// Creates a request for a lock on `resource`, a name that ends with a zero byte: one attempt, a
+/// TTL of 10 s, exclusive, not extended, without a fencing token. Returns null if `resource` is
+/// null. `redbolt_request_free` ends it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_request_new(
     resource: *const c_char,
 ) -> Option<Box<RequestHandle>> {
     look(None, || {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let resource = unsafe { zero_ended(resource, "resource") }.ok()?;
         Some(Box::new(RequestHandle::new(resource)))
     })
 }
 
-/// Makes a request for a name of any bytes, at most 64 KiB.
+/// Creates a request for a name of any bytes, at most 64 KiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_request_new_bytes(
     resource: *const u8,
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn redbolt_request_new_bytes(
 ) -> Status {
     call(None, || {
         let request = place(request, "request")?;
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let resource = unsafe { bytes(resource, length, "resource") }?;
         *request = Some(Box::new(RequestHandle::new(resource)));
         Ok(())
@@ -103,14 +103,14 @@ pub unsafe extern "C" fn redbolt_request_and(
     resource: *const c_char,
 ) -> Status {
     change(request, |request| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let resource = unsafe { zero_ended(resource, "resource") }?;
         request.resources.push(resource.to_vec());
         Ok(())
     })
 }
 
-/// Takes a name of any bytes, and is otherwise the same.
+/// Does the same as `redbolt_request_and`, for a name of any bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_request_and_bytes(
     request: Option<&mut RequestHandle>,
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn redbolt_request_and_bytes(
     length: usize,
 ) -> Status {
     change(request, |request| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let resource = unsafe { bytes(resource, length, "resource") }?;
         request.resources.push(resource.to_vec());
         Ok(())
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn redbolt_request_set_format(
     name: *const c_char,
 ) -> Status {
     change(request, |request| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let name = unsafe { zero_ended(name, "name") }?;
         request.format = format_of(name)?;
         Ok(())
@@ -205,13 +205,13 @@ pub unsafe extern "C" fn redbolt_request_set_prefix(
     prefix: *const c_char,
 ) -> Status {
     change(request, |request| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         request.prefix = unsafe { zero_ended(prefix, "prefix") }?.to_vec();
         Ok(())
     })
 }
 
-/// Takes a prefix of any bytes, and is otherwise the same.
+/// Does the same as `redbolt_request_set_prefix`, for a prefix of any bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_request_set_prefix_bytes(
     request: Option<&mut RequestHandle>,
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn redbolt_request_set_prefix_bytes(
     length: usize,
 ) -> Status {
     change(request, |request| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         request.prefix = unsafe { bytes(prefix, length, "prefix") }?.to_vec();
         Ok(())
     })
@@ -247,33 +247,33 @@ pub extern "C" fn redbolt_request_set_auto_extend(
     })
 }
 
-/// The format of that name.
+/// Returns the format with this name.
 pub(crate) fn format_of(name: &[u8]) -> Result<Profile, Failure> {
     let format = str::from_utf8(name).ok().and_then(Profile::of_name);
     format.ok_or_else(|| Failure::argument("there is no format of that name"))
 }
 
-/// A lease, which ends after its TTL.
+/// Returns a request for a lease, which ends after its TTL.
 pub(crate) fn lease(resource: &[u8], ttl_ms: u64) -> LockRequest<'_> {
     LockRequest::new(resource).ttl(Duration::from_millis(ttl_ms))
 }
 
-/// A lock, which is extended until it is released.
+/// Returns a request for a lock that is extended until it is released.
 pub(crate) fn extended(resource: &[u8]) -> LockRequest<'_> {
     LockRequest::new(resource).auto_extend(AutoExtend::until_released())
 }
 
-/// The request with a wait until it is granted.
+/// Returns the request with a wait until it is granted.
 pub(crate) fn waiting(request: LockRequest<'_>) -> LockRequest<'_> {
     request.wait(Wait::Forever)
 }
 
-/// The request with a single attempt.
+/// Returns the request with a single attempt.
 pub(crate) fn once(request: LockRequest<'_>) -> LockRequest<'_> {
     request.wait(Wait::No)
 }
 
-/// How long to wait, as numbers have it at this boundary.
+/// Returns the wait that a number stands for.
 pub(crate) fn wait_of(wait_ms: u64) -> Wait {
     match wait_ms {
         0 => Wait::No,
@@ -289,5 +289,5 @@ fn change(
     call(None, || change(given(request, "request")?))
 }
 
-/// As of [`LockRequest::new`].
+/// The default TTL, which is that of [`LockRequest::new`].
 const DEFAULT_TTL: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! Whom we believe to be a node, and who we are to it: TLS and passwords. Apart from `config`, which says which nodes there
-//! are. Not here: reading the files, which the library does.
+//! TLS and passwords: which servers are trusted as nodes, and the client's own credentials. The
+//! library reads the files.
 
 use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn redbolt_config_set_password_file(
     file: *const c_char,
 ) -> Status {
     change(config, |builder| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         Ok(builder.password_file(unsafe { path(file) }?))
     })
 }
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn redbolt_config_set_sentinel_credentials(
     change(config, |builder| {
         let user = match user.is_null() {
             true => None,
-            // SAFETY: the caller passes pointers that are valid, as the crate asks.
+            // SAFETY: the caller passes pointers that are valid, as the header requires.
             false => Some(unsafe { text(user, "user") }?.as_bytes().to_vec()),
         };
         // SAFETY: as above.
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn redbolt_config_set_tls_ca(
     file: *const c_char,
 ) -> Status {
     change(config, |builder| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         Ok(builder.tls_ca(unsafe { path(file) }?))
     })
 }
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn redbolt_config_set_tls_cert(
     file: *const c_char,
 ) -> Status {
     change(config, |builder| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         Ok(builder.tls_cert(unsafe { path(file) }?))
     })
 }
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn redbolt_config_set_tls_key(
     file: *const c_char,
 ) -> Status {
     change(config, |builder| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         Ok(builder.tls_key(unsafe { path(file) }?))
     })
 }
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn redbolt_config_set_tls_server_name(
     name: *const c_char,
 ) -> Status {
     change(config, |builder| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         Ok(builder.tls_server_name(unsafe { text(name, "name") }?))
     })
 }
@@ -111,13 +111,13 @@ pub extern "C" fn redbolt_config_set_danger_accept_any_certificate(
     change(config, |builder| Ok(builder.danger_accept_any_certificate()))
 }
 
-/// A path of the host, which need not be UTF-8.
+/// Returns a path of the host, which need not be UTF-8.
 ///
 /// # Safety
 ///
 /// As [`zero_ended`].
 unsafe fn path<'a>(file: *const c_char) -> Result<&'a Path, Failure> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller promises it.
     let bytes = unsafe { zero_ended(file, "file") }?;
     Ok(Path::new(OsStr::from_bytes(bytes)))
 }

@@ -1,5 +1,5 @@
-//! What a call came to, in one number, with the words that go with the number alone. Not here: the words of one failure, see
-//! `error`.
+//! The outcome of a call as one number, with the text that depends on the number alone. `error` has
+//! the text of a single failure.
 
 use std::ffi::{CStr, c_char};
 
@@ -83,7 +83,7 @@ impl Status {
         Self::Panicked,
     ];
 
-    /// What a number means that may be no status.
+    /// Returns the meaning of a number, which may not be a status.
     pub fn words(status: i32) -> &'static CStr {
         let known = Self::ALL.into_iter().find(|known| *known as i32 == status);
         known.map_or(c"a status that this version of redbolt does not know", Self::message)
@@ -127,7 +127,7 @@ impl From<RefusalReason> for Status {
             RefusalReason::Contended => Self::Contended,
             RefusalReason::Expired => Self::Expired,
             RefusalReason::OutOfTime => Self::OutOfTime,
-            // `NoQuorum`, and what a later version may add: no lock was granted.
+            // This is `NoQuorum`, and reasons that a later version may add: no lock was granted.
             _ => Self::NoQuorum,
         }
     }

@@ -1,12 +1,13 @@
-//! Futures of an engine that end in a callback: each is polled by whoever wakes it, which is the engine's thread. Not here:
-//! the callbacks of the host.
+//! Futures of an engine that end in a callback: each is polled by the thread that wakes it, which
+//! is the engine's.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A future and what is to be done with its outcome, once: `None` if it was cancelled before.
+/// A future and the callback for its outcome, which is called once: with `None` if it was cancelled
+/// before.
 pub(crate) struct Task<F: Future> {
     open: Mutex<Option<Open<F>>>,
 }
@@ -17,7 +18,7 @@ struct Open<F: Future> {
 }
 
 impl<F: Future + Unpin + Send + 'static> Task<F> {
-    /// Begins to wait. If the outcome is there, it is done with before this returns.
+    /// Begins to wait. If the outcome is ready, the callback runs before this returns.
     pub(crate) fn start(
         future: F,
         done: impl FnOnce(Option<F::Output>) + Send + 'static,
@@ -27,7 +28,7 @@ impl<F: Future + Unpin + Send + 'static> Task<F> {
         task
     }
 
-    /// Cancels, unless the outcome is there: a future that is dropped cancels what it waits for.
+    /// Cancels, unless the outcome is ready: dropping the future cancels the request.
     pub(crate) fn cancel(&self) {
         let open = self.lock().take();
         if let Some(Open { future, done }) = open {
@@ -44,7 +45,7 @@ impl<F: Future + Unpin + Send + 'static> Task<F> {
             return;
         };
         let ended = open.take();
-        // A callback may do what it likes, but for waiting.
+        // The callback may make any call that does not wait.
         drop(open);
         if let Some(Open { future, done }) = ended {
             drop(future);

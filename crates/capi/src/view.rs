@@ -1,5 +1,5 @@
-//! Views of a driver: inspections and forced unlocks. Each begins with a number, is reported by an event, and is taken once. Not
-//! here: what a view shows, see `inspect`.
+//! Views of a driver: inspections and forced unlocks. Each begins with a number, is reported by an
+//! event, and is taken once.
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -27,12 +27,12 @@ pub unsafe extern "C" fn redbolt_driver_inspect(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     begun(driver, ViewKind::Inspection, data, view, error, |driver| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         Ok(driver.inspect(unsafe { zero_ended(resource, "resource") }?)?)
     })
 }
 
-/// Takes a name of any bytes, and is otherwise the same.
+/// Does the same as `redbolt_driver_inspect`, for a name of any bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_inspect_bytes(
     driver: Option<&DriverHandle>,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn redbolt_driver_inspect_bytes(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     begun(driver, ViewKind::Inspection, data, view, error, |driver| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         Ok(driver.inspect(unsafe { bytes(resource, length, "resource") }?)?)
     })
 }
@@ -82,14 +82,14 @@ pub unsafe extern "C" fn redbolt_driver_force_unlock(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     begun(driver, ViewKind::ForceUnlock, data, view, error, |driver| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let (resource, scope) =
             unsafe { (zero_ended(resource, "resource")?, scope_of(scope, format)?) };
         Ok(driver.force_unlock(resource, scope)?)
     })
 }
 
-/// Takes a name of any bytes, and is otherwise the same.
+/// Does the same as `redbolt_driver_force_unlock`, for a name of any bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_force_unlock_bytes(
     driver: Option<&DriverHandle>,
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn redbolt_driver_force_unlock_bytes(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     begun(driver, ViewKind::ForceUnlock, data, view, error, |driver| {
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        // SAFETY: the caller passes pointers that are valid, as the header requires.
         let (resource, scope) =
             unsafe { (bytes(resource, length, "resource")?, scope_of(scope, format)?) };
         Ok(driver.force_unlock(resource, scope)?)
@@ -143,7 +143,7 @@ fn begun(
     })
 }
 
-/// The result of a view, which has no number after that.
+/// Returns the result of a view, and forgets its number.
 fn taken<T>(
     driver: Option<&DriverHandle>,
     view: u64,

@@ -1,11 +1,11 @@
-//! `redbolt.h` is what cbindgen makes of the sources now.
+//! `redbolt.h` is the header that cbindgen generates from the present sources.
 
 use std::{collections::BTreeSet, env, fs, path::Path};
 
 use redbolt_capi::status::Status;
 
 #[test]
-fn the_header_is_what_cbindgen_makes_now() {
+fn the_header_is_up_to_date() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let made = made(folder);
     let file = folder.join("include/redbolt.h");
@@ -40,9 +40,9 @@ fn the_header_declares_all_that_is_exported() {
     assert!(missing.is_empty(), "not in the header: {missing:?}");
 }
 
-/// Calls without an error have nothing else to say.
+/// Calls without an error report only this text.
 #[test]
-fn every_status_has_words_of_its_own() {
+fn every_status_has_a_different_text() {
     let header = made(Path::new(env!("CARGO_MANIFEST_DIR")));
     let defined = header.lines().filter_map(|line| line.trim().strip_prefix("REDBOLT_STATUS_"));
     let numbers = defined.filter_map(|line| line.strip_suffix(',')?.split_once(" = "));
@@ -69,7 +69,7 @@ fn names_that_the_manual_has_are_in_the_header() {
     assert!(unknown.is_empty(), "not in the header: {unknown:?}");
 }
 
-/// Whoever writes C looks for the names there.
+/// Authors of C programs look for the names there.
 #[test]
 fn the_header_has_the_name_of_every_format() {
     let header = made(Path::new(env!("CARGO_MANIFEST_DIR")));

@@ -1,9 +1,10 @@
 //! Programs in C, C++ and Python, built with the system's compilers and run against real servers.
 //!
-//! Each runs under valgrind, which fails on a use of memory that is not its own, and on memory that nobody can free any longer;
-//! most run plainly as well, for valgrind lets one thread run at a time. Not the one in Python, whose interpreter would be
-//! tested, and with less to look at where there is TLS or a fork: see `build`. They are linked with the static library, or load
-//! the shared one.
+//! Each runs under valgrind, which fails on a use of memory that is not allocated, and on memory
+//! that can no longer be freed. Most also run without it, because valgrind lets one thread run at a
+//! time. The one in Python does not run under valgrind, which would check the interpreter; with TLS
+//! or a fork some checks are off, see `build`. The programs are linked with the static library, or
+//! load the shared one.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![cfg(target_os = "linux")]
 
@@ -39,7 +40,7 @@ fn an_error_names_the_node() {
 }
 
 #[test]
-fn every_kind_of_lock_is_for_c() {
+fn every_kind_of_lock_works_in_c() {
     let nodes = Nodes::with_data_of_others();
     assert_eq!(c("tests/c/client.c").run(&nodes.addresses), "all of it\n");
 }
@@ -67,7 +68,7 @@ fn locks_live_in_libuv_and_are_held_one_by_one() {
 }
 
 #[test]
-fn every_event_is_for_c() {
+fn every_event_works_in_c() {
     let nodes = Nodes::start();
     assert_eq!(c("tests/c/driver.c").run(&nodes.addresses), "all of it\n");
 }
@@ -117,7 +118,7 @@ fn results_take_the_place_of_exceptions_in_cpp() {
     assert_eq!(program.run_under_valgrind(&nodes.addresses), "all of it\n");
 }
 
-/// In both forms of C++, and in C.
+/// The compiler warns in both forms of C++, and in C.
 #[test]
 fn the_outcome_of_a_release_cannot_be_ignored() {
     let cpp = |ends: &str| {
@@ -142,7 +143,7 @@ fn the_outcome_of_a_release_cannot_be_ignored() {
     assert!(!build::is_accepted(&c("redbolt_lock_release(l, 0);"), "c", &[]));
 }
 
-/// It declares functions and records by itself, and loads the shared library.
+/// The program declares functions and records by itself, and loads the shared library.
 #[test]
 fn python_finds_the_binary_interface_as_the_header_has_it() {
     let nodes = Nodes::start();
@@ -159,16 +160,16 @@ fn threads_that_share_a_client_are_refused_and_break_nothing() {
 }
 
 #[test]
-fn a_forked_child_in_c_holds_nothing_and_harms_nobody() {
+fn a_forked_child_in_c_holds_nothing_and_harms_no_other() {
     let nodes = Nodes::start();
     let program = c("tests/c/fork.c");
     assert_eq!(program.run(&nodes.addresses), "all of it\n");
     assert_eq!(program.run_forking_under_valgrind(&nodes.addresses), "all of it\n");
 }
 
-/// Valgrind says so where something is wrong.
+/// As a control, valgrind must report the leak.
 #[test]
-fn valgrind_finds_a_lock_that_nobody_ends() {
+fn valgrind_finds_a_lock_that_is_not_ended() {
     let nodes = Nodes::start();
     let leaky = Program::c_with("tests/c/leak.c", &[]);
     let said = leaky.fails_under_valgrind(&nodes.addresses);
@@ -201,7 +202,7 @@ impl Nodes {
         Self { servers, addresses }
     }
 
-    /// Nodes with a lock of the SETNX recipe and with data that is not a lock.
+    /// Starts nodes with a lock of the SETNX recipe and with data that is not a lock.
     fn with_data_of_others() -> Self {
         let nodes = Self::start();
         for server in &nodes.servers {

@@ -1,6 +1,5 @@
-//! The other kinds of locks: how many readers share one key, and what a permit costs.
-//!
-//! Not here: their pairs without competition, which are contenders of `pair`.
+//! The other kinds of locks: how many readers share one key, and the cost of a permit. Their pairs
+//! without competition are contenders of `pair`.
 
 mod permits;
 mod readers;

@@ -1,4 +1,4 @@
-//! What a permit costs at the fill of the design's table, on real nodes.
+//! The cost of a permit at the fill of the design's table, on real nodes.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::progress::Progress;
 use crate::section::Target;
 use crate::table::Table;
 
-/// A row of the design's table for three nodes, and the load that fills as many permits so far.
+/// A row of the design's table for three nodes, and the load that fills that many permits.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
     load: Load,
@@ -72,7 +72,8 @@ impl Run {
         format!("N = {}, {}: {}\n\n{table}\n", self.nodes, self.placement, self.placed)
     }
 
-    /// On as many nodes as the table is for: its figures, with the room that the simulation leaves.
+    /// Returns the targets, on as many nodes as the table is for: its figures, with the tolerance
+    /// of the simulation.
     pub(super) fn targets(&self) -> Vec<Target> {
         let is_designed = self.nodes == DESIGNED_FOR;
         let rows = self.rows.iter().filter(|(_, outcome)| is_designed && outcome.granted > 0);
@@ -119,7 +120,8 @@ impl Run {
     }
 }
 
-/// The rows to measure. Few permits are held for a shorter time, so that enough of them are given.
+/// Returns the rows to measure. Few permits are held for a shorter time, so that enough of them are
+/// granted.
 pub(super) fn rows(quick: bool) -> Vec<Row> {
     let row = |&(permits, offered, fill, rounds, commands): &(u16, f64, f64, f64, f64)| {
         let (held, lasts) = match (quick, permits) {

@@ -1,4 +1,4 @@
-//! More and more readers share one key at once, beside as many locks on keys of their own.
+//! A growing number of readers share one key at once, compared with as many locks on separate keys.
 
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ pub(super) struct Run {
     rows: Vec<Row>,
 }
 
-/// What one lock costs among so many at once. A value for each round, in nanoseconds.
+/// The cost of one of many locks, with a value for each round, in nanoseconds.
 #[derive(Default)]
 struct Row {
     readers: usize,
     shared: Costs,
     own: Costs,
-    /// The median pair of one more that joins those who share the key.
+    /// The median pair of one more reader that joins the others.
     beside: Vec<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Run {
         let row = |&readers: &usize| Row { readers, ..Row::default() };
         let mut rows: Vec<_> = SIZES.iter().map(row).collect();
         let least = if choice.quick { 500 } else { 2_000 };
-        // What grows at first has grown before anything counts.
+        // Lists and buffers have grown before anything counts.
         Costs::default().add(&mut readers, &mut counts, SIZES[3], Keys::Shared, 1)?;
         for _ in 0..rounds(choice.quick) {
             for row in &mut rows {
@@ -95,7 +95,7 @@ impl Run {
 }
 
 impl Row {
-    /// Both kinds of keys in turns, forward and back.
+    /// Measures both kinds of keys in turns, forward and back.
     fn round(&mut self, readers: &mut Readers, counts: &mut Counts, least: usize) -> Result<()> {
         let times = (least / self.readers).max(1);
         for keys in [Keys::Shared, Keys::Own, Keys::Own, Keys::Shared] {

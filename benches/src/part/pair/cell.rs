@@ -26,12 +26,12 @@ pub(super) enum Sockets {
     Unix,
 }
 
-/// The selected cells. Unix sockets are measured with three nodes.
+/// Returns the selected cells. Unix sockets are measured with three nodes.
 pub(super) fn cells(choice: &Choice) -> Vec<Cell> {
     let nodes = choice.nodes_or(&[1, 3, 5]);
     let mut cells = Vec::new();
     for placement in choice.placements_or(&placements(choice)) {
-        // With `--quick`, further placements are measured only where a target needs them.
+        // With `--quick`, further placements are measured only if a target needs them.
         let briefly = choice.quick && choice.placements.is_empty() && !cells.is_empty();
         let wanted = |n: &usize| !briefly || *n == MIDDLE;
         let tcp = |nodes| Cell { placement, nodes, sockets: Sockets::Tcp };
@@ -43,7 +43,7 @@ pub(super) fn cells(choice: &Choice) -> Vec<Cell> {
     cells
 }
 
-/// The placements for which the machine has enough cores.
+/// Returns the placements for which the machine has enough cores.
 fn placements(choice: &Choice) -> Vec<Placement> {
     let all = Placement::ALL.into_iter().map(|(_, placement)| placement);
     let possible = |placement: &Placement| match placement {
@@ -55,13 +55,13 @@ fn placements(choice: &Choice) -> Vec<Placement> {
 }
 
 impl Cell {
-    /// A spinning contender needs a core to itself.
+    /// Returns `true` if the contender can run in this cell: one that spins needs a core to itself.
     pub(super) fn suits(self, name: &str) -> bool {
         let spins = SPINNING.iter().any(|part| name.contains(part));
         !spins || self.placement == Placement::Split
     }
 
-    /// The name of the cell without its placement, which the heading shows.
+    /// Returns the name of the cell without its placement, which the heading shows.
     pub(super) fn short(self) -> String {
         format!("N = {}, {}", self.nodes, self.sockets)
     }
@@ -96,7 +96,7 @@ pub(super) struct Run {
     pub(super) cell: Cell,
     /// The placement, described.
     pub(super) about: String,
-    /// The nodes compare and delete by themselves.
+    /// `true` if the nodes have a command for compare-and-delete.
     pub(super) is_native: bool,
     pub(super) outcomes: Vec<Outcome>,
 }
@@ -107,7 +107,7 @@ impl Run {
         outcome.figures.as_ref().ok()
     }
 
-    /// The figures of all contenders that did not fail.
+    /// Returns the figures of all contenders that did not fail.
     pub(super) fn measured(&self) -> impl Iterator<Item = (&'static str, &Figures)> {
         let figures = |outcome: &'_ Outcome| outcome.name;
         self.outcomes.iter().filter_map(move |outcome| {
@@ -115,7 +115,7 @@ impl Run {
         })
     }
 
-    /// The ratio of a contender to the floor, round by round.
+    /// Returns the ratio of a contender to the floor, round by round.
     pub(super) fn ratio(&self, own: &Figures, of: fn(&Figures) -> &Vec<u64>) -> Ratio {
         let floor = self.figures(floor()).map_or(&[][..], |floor| of(floor));
         Ratio::of(of(own), floor)
@@ -169,7 +169,7 @@ pub(super) fn cpu(figures: &Figures) -> &Vec<u64> {
     &figures.cpu
 }
 
-/// One pair after another.
+/// Returns the pairs per second, one after another.
 pub(super) fn per_second(figures: &Figures) -> f64 {
     figures.pair.len() as f64 / figures.total.as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! Allocations and system calls of a pair. A program of its own counts them, because counting slows
+//! Allocations and system calls of a pair. A separate program counts them, because counting slows
 //! it down.
 
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ pub(super) struct Counted {
     pub(super) outcome: Result<Counts, String>,
 }
 
-/// `None` where it cannot be counted.
+/// A count; `None` if it cannot be counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Counts {
     pub(super) allocations: Option<f64>,
@@ -37,7 +37,7 @@ impl Counted {
     }
 }
 
-/// The contenders to count; with `--quick` only those with a target.
+/// Returns the contenders to count; with `--quick` only those with a target.
 pub(super) fn wanted(entries: &[Entry], quick: bool) -> Vec<Entry> {
     let wanted = |entry: &&Entry| !quick || entry.name.starts_with("redbolt");
     entries.iter().filter(wanted).copied().collect()

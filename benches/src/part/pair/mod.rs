@@ -1,7 +1,7 @@
 //! The pair of acquire and release, compared with a raw floor.
 //!
 //! A client that returns at the majority leaves the replies of the slower nodes to its next call,
-//! so only the pair is comparable. Not here: how the contenders take turns, see `rounds`.
+//! so only the pair is comparable. `rounds` lets the contenders take turns.
 
 mod cell;
 mod counted;
@@ -80,17 +80,18 @@ fn measure(
     Ok(Run { cell, about, is_native, outcomes })
 }
 
-/// Whether it compares and deletes by itself, so that redbolt sends no script for a release; the floors do.
+/// Returns `true` if the server compares and deletes by itself, so that redbolt sends no script for
+/// a release; the floors do.
 fn is_native(server: &Server) -> bool {
     let own = ["DELIFEQ redbolt-bench-none -", "DELEX redbolt-bench-none IFEQ -"];
     own.iter().any(|command| server.cmd(command) == Reply::Int(0))
 }
 
-/// The floors, and the selected contenders.
+/// Returns the floors, and the selected contenders.
 fn entries(choice: &Choice) -> Vec<Entry> {
     let (floor, others) = ALL.split_at(1);
     floor.iter().chain(others.iter().filter(|entry| choice.wants(entry.name))).copied().collect()
 }
 
-/// Longer than any pair takes, so that no contender has to extend.
+/// A TTL longer than any pair takes, so that no contender has to extend.
 const TTL: Duration = Duration::from_secs(10);

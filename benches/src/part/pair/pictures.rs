@@ -9,7 +9,7 @@ use crate::contender::floor;
 use crate::rounds::Figures;
 use crate::section::Chart;
 
-/// The charts of each placement, as far as there are figures.
+/// Returns the charts of each placement, as far as there are figures.
 pub(super) fn charts(runs: &[Run]) -> Result<Vec<Chart>> {
     let mut charts = Vec::new();
     let tcp: Vec<&Run> = runs.iter().filter(|run| run.cell.sockets == Sockets::Tcp).collect();

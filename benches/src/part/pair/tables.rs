@@ -45,7 +45,7 @@ pub(super) fn text(
     out
 }
 
-/// The ratios of all placements, with allocations and system calls.
+/// Returns the ratios of all placements, with allocations and system calls.
 pub(super) fn summary(runs: &[Run], entries: &[Entry], counts: &[Counted], plan: Plan) -> String {
     let mut out = introduction(plan);
     for (placement, here) in placements(runs) {
@@ -57,7 +57,7 @@ pub(super) fn summary(runs: &[Run], entries: &[Entry], counts: &[Counted], plan:
     out
 }
 
-/// The ratios of a placement.
+/// Returns the ratios of a placement.
 fn placed(placement: Placement, here: &[&Run], entries: &[Entry]) -> String {
     let about = here.first().map_or("", |run| &run.about);
     format!("\n### {placement}: {about}\n\n{RATIOS}\n{}", ratios(here, entries))
@@ -75,7 +75,7 @@ fn introduction(plan: Plan) -> String {
     )
 }
 
-/// The runs of each placement.
+/// Returns the runs of each placement.
 fn placements(runs: &[Run]) -> Vec<(Placement, Vec<&Run>)> {
     let mut all: Vec<Placement> = runs.iter().map(|run| run.cell.placement).collect();
     all.dedup();
@@ -83,7 +83,7 @@ fn placements(runs: &[Run]) -> Vec<(Placement, Vec<&Run>)> {
     all.into_iter().map(|placement| (placement, here(placement))).collect()
 }
 
-/// All contenders by all cells of a placement.
+/// Returns the ratios of all contenders in all cells of a placement.
 fn ratios(runs: &[&Run], entries: &[Entry]) -> Table {
     let cells: Vec<String> = runs.iter().map(|run| Cell::short(run.cell)).collect();
     let mut headings = vec!["pair p50 / floor"];

@@ -8,7 +8,7 @@ use crate::rounds::Figures;
 use crate::section::Target;
 use crate::stats::Ratio;
 
-/// The targets for which the runs have figures.
+/// Returns the targets for which the runs have figures.
 pub(super) fn targets(runs: &[Run], counts: &[Counted]) -> Vec<Target> {
     let of_cell = |aim: &Aim| {
         let run = runs.iter().find(|run| run.cell == aim.cell && aim.native <= run.is_native)?;
@@ -25,14 +25,14 @@ struct Aim {
     of: fn(&Figures) -> &Vec<u64>,
     bound: f64,
     names: &'static [&'static str],
-    /// What they are compared with.
+    /// The contender with which they are compared.
     base: &'static str,
-    /// Only where nodes compare and delete by themselves.
+    /// `true` if the target applies only to nodes that compare and delete by themselves.
     native: bool,
 }
 
 impl Aim {
-    /// `None` for a contender that did not take part.
+    /// Returns the target; `None` for a contender that did not take part.
     fn target(&self, run: &Run, name: &str) -> Option<Target> {
         let outcome = run.outcomes.iter().find(|outcome| outcome.name == name)?;
         let native = if self.native { ", released natively" } else { "" };
@@ -71,12 +71,12 @@ const fn aim(nodes: usize, percentile: &'static str, of: fn(&Figures) -> &Vec<u6
     Aim { cell, percentile, of, bound: 1.10, names: &FRONTS, base: FLOOR, native: false }
 }
 
-/// A shared lock beside an exclusive one.
+/// Returns the target for a shared lock, compared with an exclusive one.
 const fn shared(nodes: usize) -> Aim {
     Aim { bound: 1.35, names: &SHARED, base: FRONTS[0], ..aim(nodes, "p50", p50s) }
 }
 
-/// Two libraries in C, each in a process of its own.
+/// Returns the target for two libraries in C, each in a separate process.
 const fn in_c(nodes: usize, bound: f64) -> Aim {
     Aim { bound, names: &IN_C, base: HIREDIS, ..aim(nodes, "p50", p50s) }
 }

@@ -1,7 +1,7 @@
 //! Cost as work grows: nothing may be worse than linear, and there may be no cliff.
 //!
-//! Each table has one size that grows. Not here: the work, see `crate::scale`; slopes and cliffs,
-//! see `crate::scale::growth`.
+//! Each table has one size that grows. The work is in `crate::scale`, slopes and cliffs are in
+//! `crate::scale::growth`.
 
 mod resting;
 mod sweep;
@@ -71,7 +71,7 @@ impl Run {
         resting.chain(self.measured().flat_map(Sweep::growths)).collect()
     }
 
-    /// The held locks. The growth of all tables is among the targets.
+    /// Returns the table of held locks. The growth of all tables is among the targets.
     fn summary(&self) -> String {
         let held = self.resting.as_ref().map_or_else(String::clone, Resting::text);
         format!("### {}\n\n{held}", self.placement)

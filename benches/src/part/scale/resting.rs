@@ -1,4 +1,4 @@
-//! Held locks without work. They are in a process of their own, whose allocator counts.
+//! Held locks without work. They are in a separate process, whose allocator counts.
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::table::Table;
 /// The cost of held locks, by their number.
 pub(super) struct Resting {
     rows: Vec<Figures>,
-    /// The same number as in the last row, requested with a wait.
+    /// The figures for the number of the last row, requested with a wait.
     waiting: Figures,
 }
 
@@ -42,7 +42,7 @@ impl Resting {
             rows.map(|row| (row.held as f64, of(row) as f64)).collect()
         };
         [
-            // Below this number whole pages count, and the memory that a core needs for itself.
+            // Below this number, whole pages count, and the memory that a core needs for itself.
             Growth {
                 what: "heap against held locks".to_owned(),
                 expected: Expected::Linear,
@@ -172,10 +172,10 @@ nothing is done with them. The heap's bytes are those requested, including the r
 collections; resident is the kernel's count. The pairs are of another lock, while these are held; \
 idle is the host's loop without work.";
 
-/// Beside the bench program.
+/// The counting program, in the folder of the bench program.
 const PROGRAM: &str = "held";
 
-/// The most bytes of a held lock, without its name.
+/// The largest number of bytes of a held lock, without its name.
 const BYTES: f64 = 256.0;
 const KEY: usize = 16;
 

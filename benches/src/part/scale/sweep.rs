@@ -13,11 +13,11 @@ use crate::table::Table;
 pub(super) struct Sweep {
     /// The name of the chart's file.
     pub(super) name: &'static str,
-    /// What grows, as a heading: `waiters`.
+    /// The growing size, as a heading: `waiters`.
     pub(super) size: &'static str,
     /// The unit of the costs: `hand-over`.
     pub(super) per: &'static str,
-    /// Whether the size is the number of these units.
+    /// `true` if the size is the number of these units.
     pub(super) is_many: bool,
     /// Notes for the reader.
     pub(super) about: String,
@@ -28,9 +28,9 @@ pub(super) struct Sweep {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) size: usize,
-    /// Nanoseconds of CPU time.
+    /// The CPU time in nanoseconds.
     pub(super) cpu: f64,
-    /// Nanoseconds of elapsed time.
+    /// The elapsed time in nanoseconds.
     pub(super) wall: f64,
 }
 

@@ -14,7 +14,7 @@ use crate::scale::waiters::{Tasks, Waiters};
 
 pub(super) type Run = fn(Placement, &Choice) -> Result<Sweep>;
 
-/// In the order of the tables.
+/// The sweeps, in the order of the tables.
 pub(super) const ALL: [(&str, Run); 5] = [
     ("locks at once", at_once),
     ("nodes", nodes),
@@ -102,7 +102,7 @@ fn waiting_tasks(placement: Placement, choice: &Choice) -> Result<Sweep> {
     Ok(Sweep { name, size, per, is_many: true, about, rows })
 }
 
-/// New nodes with their affinity set, and their addresses.
+/// Starts nodes with their affinity set, and returns their addresses.
 fn start(placement: Placement, choice: &Choice, n: usize) -> Result<(Vec<Server>, Vec<String>)> {
     let servers = servers(n);
     placement.apply(&choice.cores, &servers)?;
@@ -110,7 +110,8 @@ fn start(placement: Placement, choice: &Choice, n: usize) -> Result<(Vec<Server>
     Ok((servers, addresses))
 }
 
-/// There and back through the sizes. Small work is repeated until there are `least` units of it.
+/// Goes through the sizes there and back. Small work is repeated until there are `least` units of
+/// it.
 fn rounds(
     sizes: &[usize],
     choice: &Choice,
@@ -161,12 +162,12 @@ fn hand_overs(choice: &Choice) -> usize {
     if choice.quick { 400 } else { 6_000 }
 }
 
-/// The number of nodes where something else grows.
+/// Returns the number of nodes for tables in which something else grows.
 pub(super) fn few(choice: &Choice) -> usize {
     choice.nodes_or(&[3])[0]
 }
 
-/// The length of a resource's name in bytes where something else grows.
+/// The length of a resource's name in bytes for tables in which something else grows.
 const NAME: usize = 16;
 
 #[cfg(test)]

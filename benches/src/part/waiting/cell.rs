@@ -1,4 +1,5 @@
-//! A cell: so many nodes, so many waiters, sections of one length. All contenders take turns in it.
+//! A cell: a number of nodes, a number of waiters, and sections of one length. All contenders take
+//! turns in it.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,9 +26,9 @@ pub(super) struct Cell {
 /// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// Rounds, each of two blocks for each contender: forward and back.
+    /// The number of rounds, each of two blocks for each contender: forward and back.
     pub(super) rounds: usize,
-    /// By how much blocks are shorter than those of a full run.
+    /// The factor by which blocks are shorter than those of a full run.
     shorter: u32,
 }
 
@@ -41,17 +42,17 @@ impl Extent {
 }
 
 impl Cell {
-    /// Whether both are measured on the same nodes.
+    /// Returns `true` if both are measured on the same nodes.
     pub(super) fn shares_nodes(self, other: Self) -> bool {
         (self.placement, self.nodes) == (other.placement, other.nodes)
     }
 
-    /// Whether it has the conditions of the targets for two parties.
+    /// Returns `true` if it has the conditions of the targets for two parties.
     pub(super) fn is_judged(self) -> bool {
         self.waiters == 2 && self.section == JUDGED
     }
 
-    /// Longer sections make fewer turns, so they get more time.
+    /// Returns the contest. Longer sections have fewer turns, so they get more time.
     fn contest(self, extent: Extent) -> Contest {
         let (waiters, section) = (self.waiters, self.section);
         let lap = section * waiters as u32;
@@ -59,7 +60,7 @@ impl Cell {
         Contest {
             processes: waiters,
             section,
-            // Everybody has had a turn, and so everybody has been refused.
+            // By then every process has had a turn, and has been refused.
             warm_up: WARM_UP.max(lap) / extent.shorter,
             lasts: lasts / extent.shorter,
         }
@@ -110,7 +111,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The ring, with which the others are compared.
+    /// Returns the ring, with which the others are compared.
     pub(super) fn floor(&self) -> &Figures {
         &self.rows[0].1
     }
@@ -132,7 +133,7 @@ impl Run {
 const JUDGED: Duration = Duration::from_millis(2);
 
 const WARM_UP: Duration = Duration::from_millis(300);
-/// A block lasts this long, and so many sections longer, but no longer than the most.
+/// The shortest block, which grows with the section up to a limit.
 const LEAST: Duration = Duration::from_millis(600);
 const SECTIONS: u32 = 300;
 const MOST: Duration = Duration::from_millis(2_500);

@@ -9,7 +9,7 @@ use crate::crowd::turns::{Order, hand_offs, idle, order};
 use crate::crowd::worker::Spent;
 use crate::stats::Ratio;
 
-/// What was measured. Times are in nanoseconds.
+/// The figures, with times in nanoseconds.
 #[derive(Default)]
 pub(super) struct Figures {
     waiters: usize,
@@ -18,17 +18,17 @@ pub(super) struct Figures {
     round: Vec<u64>,
     /// The quantiles of each round, in the order of [`QUANTILES`].
     pub(super) of_rounds: [Vec<u64>; 3],
-    /// The share of time of each block in which the lock was free although somebody waited.
+    /// The share of each block in which the lock was free although a process waited.
     idle: Vec<f64>,
     /// The order of each block.
     order: Vec<Order>,
-    /// All turns, and what they cost the clients.
+    /// The number of all turns, and their cost for the clients.
     turns: u64,
     spent: Spent,
-    /// Grants during which the nodes were looked at, and what those used.
+    /// The number of grants during which the nodes were measured, and the nodes' usage.
     grants: u64,
     nodes: NodeUsage,
-    /// Processes that met in a section.
+    /// The number of processes that met in a section.
     pub(super) intruders: u64,
     /// The error, if it failed.
     pub(super) failure: Option<String>,
@@ -78,7 +78,7 @@ impl Figures {
         at(&self.hand_offs, quantile)
     }
 
-    /// The ratios to the floor, round by round, in the order of [`QUANTILES`].
+    /// Returns the ratios to the floor, round by round, in the order of [`QUANTILES`].
     pub(super) fn ratios(&self, floor: &Self) -> [Ratio; 3] {
         let mut each = self.of_rounds.iter().zip(&floor.of_rounds);
         std::array::from_fn(|_| {
@@ -86,27 +86,27 @@ impl Figures {
         })
     }
 
-    /// Of the clients' own count, per turn.
+    /// Returns a figure of the clients' own count, per turn.
     pub(super) fn asked(&self, of: fn(Asked) -> u64) -> Option<f64> {
         self.spent.asked.map(|asked| of(asked) as f64 / self.turns.max(1) as f64)
     }
 
-    /// Rounds of asks per turn that were not granted.
+    /// Returns the rounds of requests per turn that were not granted.
     pub(super) fn in_vain(&self) -> Option<f64> {
         self.asked(|asked| asked.rounds).map(|rounds| rounds - 1.0)
     }
 
-    /// What the nodes read and wrote, per grant.
+    /// Returns the nodes' reads and writes, per grant.
     pub(super) fn packets(&self) -> f64 {
         (self.nodes.reads + self.nodes.writes) as f64 / self.grants.max(1) as f64
     }
 
-    /// Nanoseconds of CPU time per grant, of all nodes.
+    /// Returns the CPU time of all nodes in nanoseconds per grant.
     pub(super) fn node_cpu(&self) -> u64 {
         self.nodes.cpu.as_nanos() as u64 / self.grants.max(1)
     }
 
-    /// Nanoseconds of CPU time per turn, of all clients.
+    /// Returns the CPU time of all clients in nanoseconds per turn.
     pub(super) fn client_cpu(&self) -> u64 {
         self.spent.cpu / self.turns.max(1)
     }
@@ -127,12 +127,12 @@ impl Figures {
         mean(self.order.iter().map(|order| order.kept))
     }
 
-    /// The worst of all blocks.
+    /// Returns the worst of all blocks.
     pub(super) fn longest(&self) -> f64 {
         self.order.iter().map(|order| order.longest).fold(0.0, f64::max)
     }
 
-    /// The fewest and the most turns of one process in a block.
+    /// Returns the fewest and the most turns of one process in a block.
     pub(super) fn of_one(&self) -> (usize, usize) {
         let fewest = self.order.iter().map(|order| order.of_one.0).min();
         let most = self.order.iter().map(|order| order.of_one.1).max();
@@ -166,7 +166,7 @@ impl Figures {
     }
 }
 
-/// The quantile of sorted nanoseconds; zero if there are none.
+/// Returns the quantile of sorted nanoseconds; zero if there are none.
 fn at(sorted: &[u64], quantile: f64) -> u64 {
     let last = sorted.len().saturating_sub(1);
     sorted.get((last as f64 * quantile).ceil() as usize).copied().unwrap_or(0)
@@ -177,7 +177,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / count
 }
 
-/// Those that are compared with the floor.
+/// The quantiles that are compared with the floor.
 pub(super) const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
 #[cfg(test)]
@@ -188,7 +188,8 @@ mod tests {
     use crate::crowd::span::Span;
     use crate::crowd::turns::Turn;
 
-    /// Two processes in turns, each of which waits a nanosecond longer than the section of 2 lasts.
+    /// Returns the outcome of two processes in turns, each of which waits a nanosecond longer than
+    /// a section of 2.
     fn outcome(asked: Option<Asked>) -> Outcome {
         let turn = |number: u64| Turn {
             process: number as usize % 2,

@@ -1,6 +1,5 @@
-//! Processes that take turns on one lock: every strategy of the library beside the raw ring.
-//!
-//! Not here: taking turns, see `crate::crowd`.
+//! Processes that take turns on one lock: every strategy of the library compared with the raw ring.
+//! `crate::crowd` runs the processes.
 
 mod cell;
 mod figures;
@@ -47,7 +46,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     })
 }
 
-/// The ring, and the selected contenders: without a selection, all strategies.
+/// Returns the ring, and the selected contenders: without a selection, all strategies.
 fn entries(choice: &Choice) -> Vec<Entry> {
     let wanted = |entry: &Entry| match choice.contenders.is_empty() {
         true => matches!(entry.kind, Kind::Strategy(_)),
@@ -56,7 +55,7 @@ fn entries(choice: &Choice) -> Vec<Entry> {
     [RING].into_iter().chain(ALL.iter().copied().filter(wanted)).collect()
 }
 
-/// All cells, those of the same nodes beside one another.
+/// Returns all cells, with those on the same nodes next to each other.
 fn cells(choice: &Choice) -> Vec<Cell> {
     let (nodes, waiters, sections): (&[_], &[_], &[_]) = match choice.quick {
         true => (&[3], &[2, 8], &[Duration::from_millis(2)]),
@@ -82,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_strategy_takes_part_beside_the_ring() {
+    fn every_strategy_is_compared_with_the_ring() {
         let strategies = ALL.iter().filter(|entry| matches!(entry.kind, Kind::Strategy(_)));
         let names: Vec<_> = entries(&Choice::default()).iter().map(|entry| entry.name).collect();
         assert_eq!(names.len(), 1 + strategies.count());

@@ -24,7 +24,7 @@ pub(super) fn text(runs: &[Run], entries: &[Entry], extent: Extent) -> String {
     out
 }
 
-/// The default settings in all cells.
+/// Returns the table of the default settings in all cells.
 pub(super) fn summary(runs: &[Run]) -> String {
     let name = default_settings().name;
     let mut table = Table::new(&SUMMARY);
@@ -135,7 +135,7 @@ it. The floor is a ring of raw clients: everybody knows who comes next and publi
 that one alone, so nobody asks in vain and the order is fixed. Ratios are computed within a round; \
 the tables show the median of the rounds, and their first and ninth decile. ";
 
-/// With the length of [`PLACE_KNOWN`] in it.
+/// The note with the length of [`PLACE_KNOWN`].
 const NOTE: &str = "\
 - *hand-offs*: from the begin of a release until another process that waited already holds the lock.
 - *in vain*: rounds of asks per grant beyond the one that was granted, whether to all nodes or to \

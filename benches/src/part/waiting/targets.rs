@@ -5,7 +5,7 @@ use super::figures::Figures;
 use crate::section::Target;
 use crate::waiting::default_settings;
 
-/// The targets for which the runs have figures.
+/// Returns the targets for which the runs have figures.
 pub(super) fn targets(runs: &[Run]) -> Vec<Target> {
     let mut targets = Vec::new();
     for run in runs {
@@ -58,8 +58,8 @@ fn one(
     Target { what: format!("{what}, {}: {name}", run.cell), bound, measured, text }
 }
 
-/// In the order of the quantiles.
+/// The bounds, in the order of the quantiles.
 const BOUNDS: [(&str, f64); 3] = [("p50", 1.2), ("p90", 1.5), ("p99", 2.0)];
 
-/// From this many waiters on, asks in vain are bounded.
+/// The number of waiters from which useless requests are bounded.
 const MANY: usize = 32;

@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if granted < quorum || released < quorum { Err("no majority".into()) } else { Ok(()) }
 }
 
-/// Sends the request to all nodes, and returns how many said yes.
+/// Sends the request to all nodes, and returns how many replied yes.
 fn ask(
     poll: &mut Poll,
     nodes: &mut [TcpStream],

@@ -1,4 +1,4 @@
-// What the programs of the tests have in common.
+// The common part of the test programs.
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Ends the program where something is not so.
+// Ends the program if a condition does not hold.
 #define CHECK(what)                                                        \
     do {                                                                   \
         if (!(what)) {                                                     \
@@ -16,7 +16,8 @@
         }                                                                  \
     } while (0)
 
-// The status must be this one. An error comes with every other status than OK, says the same, and has words.
+// Checks the status. An error comes with every status other than OK, has the same status, and has a
+// text.
 static inline void expect(int line, redbolt_status wanted, redbolt_status status, redbolt_error *error) {
     const char *message = redbolt_error_message(error);
     if (status != wanted) {
@@ -38,7 +39,8 @@ static inline void expect(int line, redbolt_status wanted, redbolt_status status
 
 #define OK(call) EXPECT(REDBOLT_STATUS_OK, call)
 
-// A configuration of the nodes that the test names. They may take their time: machines are busy.
+// Returns a configuration of the nodes that the test names. Its timeouts are long, because machines
+// are busy.
 static inline redbolt_config *config_of(int count, char **addresses) {
     redbolt_config *config = redbolt_config_new();
     for (int i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-// The blocking API from C: every kind of lock, every door. The test gives it three nodes.
+// The blocking API from C: every kind of lock, every function. The test gives it three nodes.
 #include "check.h"
 
 #include <inttypes.h>
@@ -61,13 +61,13 @@ static void waiting(redbolt_client *ours, redbolt_client *theirs) {
     redbolt_status status = redbolt_client_acquire(theirs, request, &none, &error);
     CHECK(status == REDBOLT_STATUS_OUT_OF_TIME && redbolt_error_is_contended(error));
     redbolt_error_free(error);
-    // A try does not wait, whatever the request says.
+    // A try does not wait, even if the request has a wait.
     redbolt_request_set_wait_ms(request, UINT64_MAX);
     EXPECT(REDBOLT_STATUS_CONTENDED, redbolt_client_try_acquire(theirs, request, &none, &error));
     OK(redbolt_lock_release(lock, &error));
     OK(redbolt_client_try_acquire(theirs, request, &lock, &error));
     OK(redbolt_lock_release(lock, &error));
-    // One that nobody extends is over when another one gets it.
+    // A lease that is not extended has ended when another client gets the lock.
     redbolt_request_set_wait_ms(request, UINT64_MAX);
     redbolt_request_set_ttl_ms(request, 1500);
     redbolt_lock *brief = acquired(theirs, request);
@@ -76,7 +76,7 @@ static void waiting(redbolt_client *ours, redbolt_client *theirs) {
     lock = acquired(ours, request);
     CHECK(!redbolt_lock_is_valid(brief));
     EXPECT(REDBOLT_STATUS_LOST, redbolt_lock_extend(brief, 1000, &error));
-    // Its client has forgotten it by now, and can do all that it could.
+    // Its client has forgotten it by now, and all calls still work.
     CHECK(redbolt_lock_mode(brief) == REDBOLT_MODE_EXCLUSIVE);
     EXPECT(REDBOLT_STATUS_LOST, redbolt_lock_release(brief, &error));
     OK(redbolt_lock_release(lock, &error));
@@ -158,7 +158,8 @@ static void formats_of_others(redbolt_client *ours, redbolt_client *theirs) {
     redbolt_request_free(request);
 }
 
-// Only what is in the scope is deleted. The test has set "setnx" to a lock of that format, and "data" to other data.
+// Only data in the scope is deleted. The test has set "setnx" to a lock of that format, and "data"
+// to other data.
 static void scopes(redbolt_client *client) {
     redbolt_inspection seen;
     EXPECT(REDBOLT_STATUS_NO_QUORUM,
@@ -247,7 +248,7 @@ static void inspected(redbolt_client *ours, redbolt_client *theirs) {
     CHECK(words == NULL);
 }
 
-// A name that goes on behind a zero byte is another one than what stands before it.
+// A name that continues after a zero byte is different from its first part.
 static void names_of_bytes(redbolt_client *ours, redbolt_client *theirs) {
     const uint8_t name[] = {'a', 0, 'b'};
     redbolt_lock *before = NULL;
@@ -302,7 +303,7 @@ static void statuses(void) {
     CHECK(strstr(redbolt_status_message(-7), "does not know") != NULL);
 }
 
-// Whoever passes null, or what means nothing, is told so.
+// Null pointers and undefined numbers are refused.
 static void doors(redbolt_client *client) {
     redbolt_lock *lock = NULL;
     redbolt_client *none = NULL;
@@ -346,7 +347,7 @@ struct heard {
     int lines;
 };
 
-// Uses the client that calls it, which is against the rules, and harms nobody.
+// Uses the client that calls it, which is against the rules, and does no harm.
 static void hear(void *data, redbolt_log_level level, const char *line) {
     struct heard *heard = data;
     CHECK(level >= REDBOLT_LOG_LEVEL_DEBUG && line[0] != '\0');
@@ -378,7 +379,7 @@ static void logged(int count, char **addresses) {
     heard.client = NULL;
     OK(redbolt_client_lease(client, "first", 10000, &first, &error));
     OK(redbolt_lock_release(first, &error));
-    // A lock keeps the connections of a client that is gone.
+    // A lock keeps the connections of a client that was freed.
     redbolt_client_free(client);
     CHECK(redbolt_lock_is_valid(second));
     OK(redbolt_lock_release(second, &error));

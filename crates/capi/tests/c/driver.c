@@ -3,7 +3,7 @@
 
 #include <poll.h>
 
-// What the last event said, of locks only.
+// The last event of a lock.
 static redbolt_event next(redbolt_driver *driver, redbolt_error **error) {
     redbolt_event event;
     for (;;) {
@@ -67,7 +67,7 @@ static void exclusive(redbolt_driver *driver) {
     AWAIT(EXTENDED, lock);
     CHECK(redbolt_driver_remaining_ms(driver, lock) > 10000);
 
-    // Another one is refused, or cancelled, or waits.
+    // Another acquisition is refused, or cancelled, or waits.
     uint64_t other = asked(driver, redbolt_request_new("job"), &theirs);
     redbolt_event event = AWAIT(REFUSED, other);
     CHECK(event.status == REDBOLT_STATUS_CONTENDED && event.data == &theirs);
@@ -156,7 +156,7 @@ static void many(redbolt_driver *driver) {
     }
 }
 
-// The number of a view that is complete.
+// Returns the number of a view that is complete.
 static void viewed(redbolt_driver *driver, uint64_t view, void *data) {
     redbolt_error *error = NULL;
     redbolt_event event = next(driver, &error);
@@ -191,7 +191,7 @@ static void inspected(redbolt_driver *driver) {
     AWAIT(LOST, lock);
     CHECK(redbolt_driver_release(driver, lock) == REDBOLT_STATUS_LOST);
 
-    // A name that goes on behind a zero byte is another one than what stands before it.
+    // A name that continues after a zero byte is different from its first part.
     const uint8_t name[] = {'s', 'e', 'e', 'n', 0, 0xff};
     OK(redbolt_driver_inspect_bytes(driver, name, sizeof name, NULL, &view, &error));
     viewed(driver, view, NULL);

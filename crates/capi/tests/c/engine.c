@@ -1,4 +1,4 @@
-// The engine from C: many threads, and callbacks on its own. The test gives it three nodes.
+// The engine from C: many threads, and callbacks on its thread. The test gives it three nodes.
 #include "check.h"
 
 #include <pthread.h>
@@ -58,7 +58,7 @@ static void client_in_callback(struct heard *heard) {
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_lock_extend(heard->held, 1000, &error));
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_lock_downgrade(heard->held, &error));
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_lock_try_upgrade(heard->held, &error));
-    // Its handle is over all the same, and it is let go of.
+    // Its handle is ended all the same, and the lock is released.
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_lock_release(heard->ended, &error));
     CHECK(none == NULL && redbolt_lock_is_valid(heard->held));
     OK(redbolt_client_metrics(heard->client, &text, &error));
@@ -71,7 +71,7 @@ static void acquired(void *data, redbolt_status status, redbolt_lock *lock, cons
     CHECK((status == REDBOLT_STATUS_OK) == (lock != NULL));
     CHECK((status == REDBOLT_STATUS_OK) == (error == NULL));
     CHECK(redbolt_error_status(error) == status);
-    // What waits is refused, for it would wait for this thread.
+    // Calls that wait are refused, because they would wait for this thread.
     redbolt_lock *none = NULL;
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_engine_lock(heard->engine, "x", &none, &error));
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_engine_warm_up(heard->engine, 1, &error));
@@ -108,7 +108,7 @@ static void must_not_be_called(void *data, redbolt_loss loss) {
     CHECK(!"a lock that was released is not lost");
 }
 
-// Counts the ends of what callbacks were given.
+// Counts how often `end` was called for the data of callbacks.
 static void ended(void *data) {
     struct heard *heard = data;
     pthread_mutex_lock(&heard->mutex);
@@ -229,7 +229,7 @@ static void many_locks(redbolt_engine *engine) {
                                          redbolt_request_new("one")};
     redbolt_lock *locks[3];
     redbolt_status statuses[3];
-    // One that could only wait for itself is refused at the door.
+    // A request that could only wait for its own batch is refused at once.
     EXPECT(REDBOLT_STATUS_REQUEST, redbolt_engine_acquire_all(engine, requests, 3, locks, statuses, &error));
     CHECK(statuses[0] == REDBOLT_STATUS_OK && statuses[1] == REDBOLT_STATUS_OK && locks[2] == NULL);
     for (int i = 0; i < 2; i++) {
@@ -251,7 +251,7 @@ static void inspected(redbolt_engine *engine) {
     OK(redbolt_lock_release(lock, &error));
     OK(redbolt_engine_force_unlock(engine, "seen", REDBOLT_UNLOCK_ANYTHING, NULL, NULL, &error));
 
-    // A name that goes on behind a zero byte is another one than what stands before it.
+    // A name that continues after a zero byte is different from its first part.
     const uint8_t name[] = {'s', 'e', 'e', 'n', 0, 0xff};
     redbolt_request *request = NULL;
     redbolt_lock *before = NULL;
@@ -281,7 +281,7 @@ static void calling_back(redbolt_engine *engine) {
     await(&heard, 2);
     CHECK(heard.status == REDBOLT_STATUS_OK && redbolt_lock_remaining_ms(lock) > 10000);
 
-    // Refused, cancelled while it waits, and refused at the door.
+    // The acquisitions are refused, cancelled while they wait, and refused without being sent.
     CHECK(redbolt_engine_acquire_async(engine, request, acquired, &heard, NULL) == REDBOLT_STATUS_OK);
     await(&heard, 3);
     CHECK(heard.status == REDBOLT_STATUS_CONTENDED);
@@ -343,7 +343,7 @@ static void losing(redbolt_engine *engine) {
     redbolt_request_free(request);
 }
 
-// What is under way at the end hears of it.
+// Pending calls get an outcome at the end.
 static void ending(redbolt_engine *engine) {
     struct heard heard = fresh(engine);
     redbolt_lock *lock = NULL, *none = NULL;
@@ -376,7 +376,7 @@ static void doors(redbolt_engine *engine, redbolt_config *config) {
     redbolt_pending_cancel(NULL);
     redbolt_pending_free(NULL);
     redbolt_engine_free(NULL);
-    // A client's lock has nobody who would call.
+    // A client's lock has no thread that could call back.
     OK(redbolt_client_new(config, &client, &error));
     OK(redbolt_client_lease(client, "client", 10000, &lock, &error));
     EXPECT(REDBOLT_STATUS_REQUEST, redbolt_lock_on_loss(lock, lost, NULL, NULL, &error));

@@ -1,4 +1,4 @@
-// A child after fork() holds nothing, is refused, and harms nobody. The test gives it three nodes.
+// A child after fork() holds nothing, is refused, and does no harm. The test gives it three nodes.
 #include "check.h"
 
 #include <poll.h>
@@ -38,7 +38,7 @@ static void child(struct handles *ours) {
     EXPECT(REDBOLT_STATUS_FORKED, redbolt_driver_detach(ours->driver, ours->of_driver, &text, &error));
     EXPECT(REDBOLT_STATUS_FORKED, redbolt_driver_nodes(ours->driver, &error));
     EXPECT(REDBOLT_STATUS_FORKED, redbolt_driver_metrics(ours->driver, &text, &error));
-    // The event of the grant is there, and is the parent's.
+    // The event of the grant is pending, and belongs to the parent.
     CHECK(!redbolt_driver_next_event(ours->driver, &event, NULL) && !redbolt_driver_process_busy(ours->driver));
     CHECK(!redbolt_driver_is_valid(ours->driver, ours->of_driver) && text == NULL);
     CHECK(!redbolt_lock_is_valid(ours->of_client) && !redbolt_lock_is_valid(ours->of_engine));
@@ -50,7 +50,7 @@ static void child(struct handles *ours) {
     exit(0);
 }
 
-// Takes a lock, and leaves the event that says so where it is.
+// Acquires a lock, and leaves its event pending.
 static uint64_t granted(redbolt_driver *driver) {
     uint64_t lock = 0;
     redbolt_request *request = redbolt_request_new("driver");
@@ -82,7 +82,7 @@ int main(int argc, char **argv) {
     }
     int status = 0;
     CHECK(waitpid(forked, &status, 0) == forked && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    // The parent has what it had.
+    // The parent still has its locks.
     CHECK(redbolt_lock_is_valid(ours.of_engine) && redbolt_driver_is_valid(ours.driver, ours.of_driver));
     redbolt_event event;
     do {

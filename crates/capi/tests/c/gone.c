@@ -1,5 +1,5 @@
-// A node that is gone: gone PID ADDRESS. What is written to it then must not end this program by SIGPIPE, which a program in C
-// does not ignore unless it says so.
+// A node that was killed: gone PID ADDRESS. A write to its connection must not end this program by
+// SIGPIPE, which C programs do not ignore by default.
 #include "check.h"
 
 #include <signal.h>

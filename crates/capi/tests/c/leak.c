@@ -1,4 +1,4 @@
-// Never ends its lock: valgrind must find it.
+// Never ends its lock, which valgrind must find.
 #include "check.h"
 
 int main(int argc, char **argv) {

@@ -1,4 +1,5 @@
-// The owners of redbolt.hpp: every class, and what they throw. The test gives it three nodes.
+// The owners of redbolt.hpp: every class, and the errors that they throw. The test gives it three
+// nodes.
 #include <redbolt.hpp>
 
 #include <atomic>
@@ -73,7 +74,7 @@ static void clients(const redbolt::config &config) {
     CHECK(other.inspect("broken").owner == REDBOLT_OWNER_OTHER);
     other.force_unlock("broken", REDBOLT_UNLOCK_LOCKS);
     CHECK(client.inspect("broken").owner == REDBOLT_OWNER_NOBODY);
-    // A name that goes on behind a zero byte is another one than what stands before it.
+    // A name that continues after a zero byte is different from its first part.
     const std::string before = "a", bytes("a\0b", 3);
     redbolt::lock kept = client.lease(before, 10s), of_bytes = client.lease(bytes, 10s);
     CHECK(other.inspect(bytes).owner == REDBOLT_OWNER_OTHER);
@@ -82,7 +83,7 @@ static void clients(const redbolt::config &config) {
     thrown(REDBOLT_STATUS_LOST, [&] { of_bytes.extend(10s); });
     kept.release();
     client.acquire(redbolt::request("b").prefix(bytes)).release();
-    // Where C has texts, one that it would cut short is refused.
+    // A text that C would cut short is refused.
     thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { redbolt::config().tls_server_name(bytes); });
     thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { redbolt::config().node(bytes); });
     thrown(REDBOLT_STATUS_CONFIG, [&] { redbolt::engine none(redbolt::config().node("127.0.0.1").in_flight(0)); });
@@ -145,7 +146,7 @@ static void engines(redbolt::config &config) {
     engine.shutdown(15s);
     CHECK(lost.get_future().get() == REDBOLT_LOSS_SHUT_DOWN);
     thrown(REDBOLT_STATUS_LOST, [&] { lock.release(); });
-    // What a callback owned is gone when its lock is.
+    // The data of a callback is freed with its lock.
     CHECK(lines > 0 && shared.use_count() == 1);
     config.log(REDBOLT_LOG_LEVEL_ERROR, [](redbolt_log_level, const char *) {});
 }
@@ -183,7 +184,7 @@ static void drivers(const redbolt::config &config) {
     CHECK(driver.release(driver.attach(driver.detach(lock))));
     CHECK(next(driver).kind == REDBOLT_EVENT_KIND_RELEASED);
     thrown(REDBOLT_STATUS_REQUEST, [&] { driver.extend(lock, 10s); });
-    // Where C has no error, the status has words.
+    // If a C function has no error, the status has a text.
     const auto released = thrown(REDBOLT_STATUS_REQUEST, [&] { (void)driver.release(lock); });
     CHECK(released.what() == std::string("the request cannot be carried out"));
     const auto unknown = thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [] { redbolt::request("x").format("jedisson"); });

@@ -30,7 +30,7 @@ static void clients(const redbolt::config &config) {
     CHECK(!lost && lost.error().status() == REDBOLT_STATUS_LOST);
     const auto ended = broken.release();
     CHECK(!ended && ended.error().status() == REDBOLT_STATUS_LOST);
-    // A setter that fails is the failure of the call that uses what it set.
+    // The failure of a setter is reported by the call that uses the configuration or request.
     redbolt::request wrong("job");
     wrong.format("jedisson").fenced();
     const auto unknown = client.acquire(wrong);

@@ -1,6 +1,6 @@
-// A lock on nodes that want to know who we are, and that we want to know: secured [OPTION VALUE]... ADDRESS...
+// A lock on nodes with mutual TLS and passwords: secured [OPTION VALUE]... ADDRESS...
 //
-// Prints what became of it. The options are those that the command line has; `--wait` is in ms.
+// Prints the outcome. The options are those of the command line; `--wait` is in ms.
 #include "check.h"
 
 static uint64_t wait_ms = 5000;
@@ -23,7 +23,7 @@ static redbolt_status set(redbolt_config *config, const char *option, const char
     return redbolt_config_set_sentinel_credentials(config, NULL, (const uint8_t *)value, strlen(value));
 }
 
-// Whoever passes null, or what is no text, is told so.
+// Null pointers and texts that are not UTF-8 are refused.
 static void doors(void) {
     redbolt_config *config = redbolt_config_new();
     CHECK(redbolt_config_set_password_file(config, NULL) == REDBOLT_STATUS_INVALID_ARGUMENT);

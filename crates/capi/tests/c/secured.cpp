@@ -1,4 +1,5 @@
-// The same as secured.c with the owners of redbolt.hpp: secured CA CERTIFICATE KEY PASSWORD-FILE SENTINEL-PASSWORD ADDRESS
+// A copy of secured.c with the owners of redbolt.hpp: secured CA CERTIFICATE KEY PASSWORD-FILE
+// SENTINEL-PASSWORD ADDRESS
 #include <redbolt.hpp>
 
 #include <iostream>
@@ -17,7 +18,7 @@ int main(int argc, char **argv) {
     if (argc != 7) return 2;
     redbolt::client client(nodes(argv));
     client.acquire(redbolt::request("job").wait(60s)).release();
-    // It is believed without its name, and only because that was asked for.
+    // The server is trusted without its name only because any certificate is accepted.
     redbolt::config any;
     any.node(argv[6]).new_nodes().response_timeout(60s).connect_timeout(60s);
     any.tls_identity(argv[2], argv[3]).tls_server_name("nobody.example").danger_accept_any_certificate();

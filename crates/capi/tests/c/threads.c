@@ -56,7 +56,7 @@ int main(int argc, char **argv) {
         pthread_join(threads[i], NULL);
     }
     CHECK(granted > 0 && refused > 0);
-    // What was let go of is let go of, and the client works.
+    // The dropped locks are released, and the client still works.
     redbolt_lock *lock = NULL;
     OK(redbolt_client_lease(client, "shared client", 10000, &lock, &error));
     OK(redbolt_lock_release(lock, &error));

@@ -1,4 +1,4 @@
-//! Building programs with the system's compilers, and running them. Not here: what they do.
+//! Builds programs with the system's compilers, and runs them.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -16,23 +16,23 @@ pub(crate) struct Program {
     path: PathBuf,
 }
 
-/// A program in C, linked with the static library.
+/// Builds a program in C, linked with the static library.
 pub(crate) fn c(source: &str) -> Program {
     Program::c_with(source, &[])
 }
 
-/// The same in C++.
+/// Builds a program in C++, linked with the static library.
 pub(crate) fn cpp(source: &str) -> Program {
     cpp_with(source, &[])
 }
 
-/// The same with more options of the compiler.
+/// Builds a program in C++ with more options of the compiler.
 pub(crate) fn cpp_with(source: &str, options: &[&str]) -> Program {
     Program::build("c++", &[&["-std=c++17", "-Wpedantic"], options].concat(), source, &[])
 }
 
 impl Program {
-    /// The same with packages that `pkg-config` knows.
+    /// Builds a program in C with packages of `pkg-config`.
     pub(crate) fn c_with(source: &str, packages: &[&str]) -> Self {
         Self::build("cc", &["-std=gnu11", "-Wpedantic"], source, packages)
     }
@@ -48,7 +48,8 @@ impl Program {
         Self { path }
     }
 
-    /// Another process may run what was there before, so it is replaced as a whole.
+    /// Builds a program at this path. Another process may run the previous one, so it is replaced
+    /// as a whole.
     fn build_at(path: &Path, compiler: &str, options: &[&str], source: &str, packages: &[&str]) {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let made = folder.path().join("program");
@@ -63,44 +64,44 @@ impl Program {
         fs::rename(made, path).unwrap();
     }
 
-    /// What it prints. It must succeed.
+    /// Runs the program, which must succeed, and returns its output.
     pub(crate) fn run(&self, arguments: &[String]) -> String {
         succeeded(ended(Command::new(&self.path).args(arguments)))
     }
 
-    /// What it says where it fails.
+    /// Runs the program, which must fail, and returns its error.
     pub(crate) fn refused(&self, arguments: &[String]) -> String {
         let output = ended(Command::new(&self.path).args(arguments));
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
         text(&output.stderr)
     }
 
-    /// What it prints. It must succeed, and valgrind must find nothing.
+    /// Runs the program, which must succeed without a finding of valgrind, and returns its output.
     pub(crate) fn run_under_valgrind(&self, arguments: &[String]) -> String {
         succeeded(ended(valgrind().arg(&self.path).args(arguments)))
     }
 
-    /// The same of a program that speaks TLS. Valgrind cannot tell which bytes the assembly of ring has written, and takes
-    /// all that was deciphered for uninitialised, so that is not looked at.
+    /// Runs a program that uses TLS. Valgrind cannot track which bytes the assembly of ring has
+    /// written, and treats all decrypted data as uninitialised, so that check is off.
     pub(crate) fn run_tls_under_valgrind(&self, arguments: &[String]) -> String {
         let mut valgrind = valgrind();
         succeeded(ended(valgrind.arg("--undef-value-errors=no").arg(&self.path).args(arguments)))
     }
 
-    /// What it prints, plainly and under valgrind.
+    /// Returns the output, which must be the same with and without valgrind.
     pub(crate) fn run_both_ways(&self, arguments: &[String]) -> String {
         let said = self.run(arguments);
         assert_eq!(self.run_under_valgrind(arguments), said, "valgrind changes what it says");
         said
     }
 
-    /// What it prints under valgrind, if it is a program that forks. What the engine's thread had is lost in the child, where that
-    /// thread is not, so leaks are not looked at.
+    /// Runs a program that forks. The memory of the engine's thread is lost in the child, which
+    /// does not have that thread, so leaks are not checked.
     pub(crate) fn run_forking_under_valgrind(&self, arguments: &[String]) -> String {
         succeeded(ended(valgrind().arg("--leak-check=no").arg(&self.path).args(arguments)))
     }
 
-    /// What valgrind says.
+    /// Runs a program with a fault, and returns the report of valgrind.
     pub(crate) fn fails_under_valgrind(&self, arguments: &[String]) -> String {
         let output = ended(valgrind().arg(&self.path).args(arguments));
         assert_eq!(output.status.code(), Some(FOUND), "{}", text(&output.stderr));
@@ -118,7 +119,7 @@ fn is_current(program: &Path) -> bool {
     changed(program).is_some_and(|made| newest.flatten().is_some_and(|newest| newest < made))
 }
 
-/// A text in C or C++ that stands for itself.
+/// Compiles a complete text in C or C++.
 pub(crate) fn compiles(snippet: &str, kind: &str) {
     succeeded(compiled(snippet, kind, &[]));
 }
@@ -139,7 +140,7 @@ fn compiled(snippet: &str, kind: &str, options: &[&str]) -> Output {
     ended(compile.arg("-I").arg(home().join("include")).arg(&source))
 }
 
-/// The library of this build, beside this program.
+/// Returns the library of this build, in the folder of this program.
 pub(crate) fn library(ending: &str) -> PathBuf {
     let ours = env::current_exe().unwrap();
     ours.parent().unwrap().join(format!("libredbolt_capi.{ending}"))
@@ -163,10 +164,10 @@ fn valgrind() -> Command {
     command
 }
 
-/// Runs it to its end, within a time that only a bug exceeds.
+/// Runs a command to its end, within a time that only a bug exceeds.
 pub(crate) fn ended(command: &mut Command) -> Output {
     let name = command.get_program().to_owned();
-    // Files, and not pipes: valgrind says more than a pipe holds where it finds something.
+    // The output goes to files, because valgrind reports more than a pipe holds.
     let [said, complained] = [(), ()].map(|()| tempfile::tempfile().unwrap());
     let child = command
         .stdin(Stdio::null())
@@ -212,5 +213,5 @@ static BUILT: LazyLock<Mutex<HashMap<PathBuf, Arc<OnceLock<()>>>>> = LazyLock::n
 const INSTALL: &str = "run `cargo xtask test`, or install it: \
     apt-get install -y gcc g++ pkg-config libuv1-dev valgrind python3";
 const LIMIT: Duration = Duration::from_secs(180);
-/// The exit status by which valgrind says that it found something.
+/// The exit status by which valgrind reports a finding.
 const FOUND: i32 = 99;

@@ -1,5 +1,5 @@
-//! Programs in C and C++ over TLS, with passwords, and on masters that sentinels know. Not here: what TLS and sentinels do in
-//! all cases, see `tests/it` of the library.
+//! Programs in C and C++ over TLS, with passwords, and on masters that sentinels watch. `tests/it`
+//! of the library has all cases of TLS and sentinels.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,13 +35,13 @@ fn a_lock_is_taken_from_c_over_tls_and_each_fault_is_named() {
         ),
     ] {
         let said = said(options);
-        // The others may not have been heard when it gave up.
+        // It may have given up before the other nodes were reached.
         let named = addresses.iter().filter(|address| said.contains(address.as_str()));
         assert!(named.count() == 3 && said.contains(words), "{words}: {said}");
     }
 }
 
-/// Over whatever it was spoken with.
+/// The nodes are connected with and without TLS.
 #[test]
 fn a_node_that_dies_does_not_end_a_program_in_c() {
     let program = c("tests/c/gone.c");
@@ -56,9 +56,9 @@ fn a_node_that_dies_does_not_end_a_program_in_c() {
     }
 }
 
-/// What cannot be so is told before anything is connected.
+/// Invalid settings are reported before anything is connected.
 #[test]
-fn files_that_cannot_be_used_are_told_to_c() {
+fn unusable_files_are_reported_to_c() {
     let program = c("tests/c/secured.c");
     let told = |options: &[String], address: &str, words: &str| {
         let said = program.run(&[options, &[address.to_owned()]].concat());
@@ -87,7 +87,7 @@ fn c_and_cpp_reach_a_master_through_its_sentinel_over_tls() {
 
     let program = c("tests/c/secured.c");
     let known = [site.options(), option("--sentinel-password", PASSWORD).into()].concat();
-    // Two handshakes take their time there.
+    // Two handshakes take longer there.
     let patience = option("--wait", "60000");
     let said = |options: &[String]| {
         let arguments = [options, &patience[..], std::slice::from_ref(&address)].concat();
@@ -129,7 +129,7 @@ fn c_follows_sentinels_to_the_master_that_they_have_promoted() {
     let refused = said("wrong-one");
     assert!(refused.contains("WRONGPASS") && !refused.contains("wrong-one"), "{refused}");
     master.kill();
-    // The new one is not believed for a while: it may have forgotten locks.
+    // The new master is quarantined for a while, because it may have lost locks.
     let mut told = String::new();
     let is_looked_at = || {
         told = said(PASSWORD);
@@ -139,10 +139,10 @@ fn c_follows_sentinels_to_the_master_that_they_have_promoted() {
     assert!(told.contains("its run id changed"), "{told}");
 }
 
-/// The bound of each wait here.
+/// The limit of each wait.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// Certificates for all, and a password in a file.
+/// Certificates for all programs, and a password in a file.
 struct Site {
     authority: Arc<Authority>,
     server: Identity,
@@ -161,13 +161,13 @@ impl Site {
         Self { authority, server, client, password, _home: home }
     }
 
-    /// One that wants to see a certificate.
+    /// Starts a server that requires a client certificate.
     fn server(&self) -> Server {
         let identity = self.server.clone();
         Server::over_tls(&self.authority, identity, &["--tls-auth-clients", "yes"])
     }
 
-    /// CA, certificate, key, password: each two words.
+    /// Returns the options for CA, certificate, key and password, each two words.
     fn options(&self) -> Vec<String> {
         let Identity { certificate, key } = &self.client;
         [
@@ -180,7 +180,7 @@ impl Site {
     }
 }
 
-/// From now on it wants the password.
+/// Makes the server require the password from now on.
 fn lock_up(server: &Server) {
     assert_eq!(server.cmd(&format!("ACL SETUSER default resetpass >{PASSWORD}")), ok());
 }
