@@ -1,5 +1,5 @@
-//! The cost of commands in a [`Store`], in nanoseconds: `cargo run --release -p redbolt-node
-//! --example speed`.
+//! Measures the cost of commands in a [`Store`], in nanoseconds: `cargo run --release -p
+//! redbolt-node --example speed`.
 //!
 //! A simulator's nodes do little else, so this cost determines its schedules per second. Each line
 //! is the best of many short rounds, so that a busy machine matters little.
@@ -83,7 +83,7 @@ impl Bench {
         reply.lines().nth(1).expect("a bulk string has two lines").to_owned()
     }
 
-    /// Three nodes, nine connections, twenty commands of locks.
+    /// Runs three nodes, nine connections and twenty commands of locks.
     fn schedule(&mut self) {
         for _ in 0..3 {
             self.restart();
@@ -101,7 +101,7 @@ impl Bench {
         }
     }
 
-    /// The shortest time of one call in several rounds, in nanoseconds.
+    /// Returns the shortest time of one call in several rounds, in nanoseconds.
     fn time(&mut self, mut call: impl FnMut(&mut Self)) -> f64 {
         let mut round = || {
             let start = Instant::now();

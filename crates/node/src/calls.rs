@@ -1,8 +1,8 @@
 //! The commands as a script calls them.
 //!
-//! Each is checked before it runs and may fail: a script calls what its user may not, or finds data of another type.
-//! Where the Lua text has `redis.call`, its model has a question mark; where it has `redis.pcall`, [`caught`].
-//! Not here: what the commands do to the keys, see `keys`.
+//! Each is checked before it runs and may fail: a script may call a command that its user may not,
+//! or find data of another type. A `redis.call` of the Lua text is a call with a question mark in
+//! the model, a `redis.pcall` one with [`caught`]. The effects of commands on keys are in `keys`.
 
 use crate::{
     clock::ClockReading,
@@ -12,17 +12,17 @@ use crate::{
     sharers::Sharers,
 };
 
-/// The keys, for a script that may not call everything.
+/// The keys, for a script that may lack permission for some commands.
 pub(crate) struct Calls<'s> {
     keys: Keys<'s>,
     denials: &'s Denials,
     replied: Vec<Message>,
 }
 
-/// What was published: the channel, and the message.
+/// A published message: the channel, and the text.
 pub(crate) type Message = (Vec<u8>, Vec<u8>);
 
-/// What a script replies.
+/// The reply of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Bulk(Vec<u8>),
@@ -34,15 +34,15 @@ pub(crate) enum Answer {
     StatusLine(Vec<u8>),
 }
 
-/// How a script ends before its last line.
+/// The end of a script before its last line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     Answered(Answer),
-    /// A command failed. The server adds to its error where that was.
+    /// A command failed. The server adds the position to its error.
     Raised(CallError),
 }
 
-/// How a command of a script fails.
+/// The failure of a command in a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallError {
     Denied(Denial),
@@ -59,7 +59,7 @@ impl CallError {
         }
     }
 
-    /// The script replies with what it has caught.
+    /// Returns the end of a script that replies with an error it has caught.
     pub(crate) fn answer(self) -> Stop {
         Stop::Answered(Answer::Error(self.text()))
     }
@@ -77,7 +77,8 @@ impl From<CallError> for Stop {
     }
 }
 
-/// What a script got that has caught errors: nothing from data of another type. Any other error is its answer.
+/// Returns the result of a command whose errors a script catches: `None` for data of another type.
+/// Any other error ends the script with that error as its reply.
 pub(crate) fn caught<T>(outcome: Result<T, CallError>) -> Result<Option<T>, Stop> {
     match outcome {
         Ok(got) => Ok(Some(got)),
@@ -91,7 +92,7 @@ impl<'s> Calls<'s> {
         Self { keys, denials, replied: Vec::new() }
     }
 
-    /// What it has published, in order.
+    /// Returns the published messages, in order.
     pub(crate) fn into_replies(self) -> Vec<Message> {
         self.replied
     }
@@ -101,7 +102,7 @@ impl<'s> Calls<'s> {
         self.denials.of(command).map_or(Ok(()), |denial| Err(CallError::Denied(denial)))
     }
 
-    /// PUBLISH as a script calls it that goes on if it may not.
+    /// PUBLISH in a script that continues if it may not publish.
     pub(crate) fn publish_if_allowed(&mut self, channel: Vec<u8>, message: &[u8]) {
         if self.may("publish").is_ok() {
             self.replied.push((channel, message.to_vec()));
@@ -122,7 +123,7 @@ impl<'s> Calls<'s> {
         Ok(())
     }
 
-    /// DUMP: all data of a key except for its TTL. The bytes are not those of a server.
+    /// DUMP: all data of a key except its TTL. The bytes are not those of a server.
     pub(crate) fn dump(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, CallError> {
         self.may("dump")?;
         Ok(self.keys.dump(key))
@@ -144,7 +145,7 @@ impl<'s> Calls<'s> {
         Ok(fields.and_then(|fields| fields.value_of(field)).map(<[u8]>::to_vec))
     }
 
-    /// HMGET: which of the fields are there.
+    /// HMGET: returns which of the fields exist.
     pub(crate) fn hmget(&mut self, key: &[u8], names: &[Vec<u8>]) -> Result<Vec<bool>, CallError> {
         self.may("hmget")?;
         let fields = self.keys.fields(key)?;
@@ -164,7 +165,7 @@ impl<'s> Calls<'s> {
         Ok(self.keys.fields(key)?.map_or(0, |fields| fields.len()))
     }
 
-    /// Counts what is there, as decimal digits, up by one.
+    /// Increments a counter of decimal digits by one.
     pub(crate) fn incr(&mut self, key: &[u8]) -> Result<i64, CallError> {
         self.may("incr")?;
         let before = self.keys.bytes(key)?.map_or(Some(0), integer_of);
@@ -191,7 +192,7 @@ impl<'s> Calls<'s> {
         Ok(())
     }
 
-    /// The bytes up to this one, from zero.
+    /// Returns the bytes from 0 to `last`, inclusive.
     pub(crate) fn getrange(&mut self, key: &[u8], last: usize) -> Result<&[u8], CallError> {
         self.may("getrange")?;
         let bytes = self.keys.bytes(key)?.unwrap_or_default();
@@ -250,7 +251,7 @@ impl<'s> Calls<'s> {
         Ok(self.keys.kind(key))
     }
 
-    /// ZADD of one member with the option `CH`: whether that changed anything.
+    /// ZADD of one member with the option `CH`. Returns true if it changed anything.
     pub(crate) fn zadd(&mut self, key: &[u8], end: i64, name: &[u8]) -> Result<bool, CallError> {
         self.may("zadd")?;
         Ok(self.keys.share(key, name, end)?)
@@ -261,19 +262,19 @@ impl<'s> Calls<'s> {
         Ok(self.keys.sharers(key)?.map_or(0, Sharers::len))
     }
 
-    /// ZCOUNT of those who end after `time`, but not of a mark, which never does.
+    /// ZCOUNT of the members that end after `time`, without a mark, which never ends.
     pub(crate) fn zcount(&mut self, key: &[u8], time: i64) -> Result<usize, CallError> {
         self.may("zcount")?;
         Ok(self.keys.sharers(key)?.map_or(0, |sharers| sharers.ending_after(time).count()))
     }
 
-    /// What ZRANGE reads.
+    /// Returns the members that ZRANGE reads.
     pub(crate) fn zrange(&mut self, key: &[u8]) -> Result<Option<&Sharers>, CallError> {
         self.may("zrange")?;
         Ok(self.keys.sharers(key)?)
     }
 
-    /// ZRANGEBYSCORE of those who end after `time`, but not of a mark.
+    /// ZRANGEBYSCORE of the members that end after `time`, without a mark.
     pub(crate) fn zrangebyscore(
         &mut self,
         key: &[u8],
@@ -285,7 +286,7 @@ impl<'s> Calls<'s> {
         Ok(after.map(|(name, end)| (name.to_vec(), end)).collect())
     }
 
-    /// ZRANGEBYSCORE of those who end at `last` or earlier.
+    /// ZRANGEBYSCORE of the members that end at `last` or earlier.
     pub(crate) fn zrangebyscore_until(
         &mut self,
         key: &[u8],
@@ -296,7 +297,7 @@ impl<'s> Calls<'s> {
         Ok(all.take_while(|&(_, end)| end <= last).map(|(name, _)| name.to_vec()).collect())
     }
 
-    /// ZRANK: how many are before it.
+    /// ZRANK: returns the number of members before it.
     pub(crate) fn zrank(&mut self, key: &[u8], name: &[u8]) -> Result<Option<usize>, CallError> {
         self.may("zrank")?;
         let sharers = self.keys.sharers(key)?;
@@ -308,7 +309,7 @@ impl<'s> Calls<'s> {
         Ok(self.keys.unshare(key, name)?)
     }
 
-    /// ZREMRANGEBYSCORE up to `last`, which is included.
+    /// ZREMRANGEBYSCORE up to `last`, inclusive.
     pub(crate) fn zremrangebyscore(&mut self, key: &[u8], last: i64) -> Result<(), CallError> {
         self.may("zremrangebyscore")?;
         Ok(self.keys.unshare_until(key, last)?)

@@ -15,31 +15,33 @@ pub struct ClockReading {
 }
 
 impl ClockReading {
-    /// From Unix time in microseconds.
+    /// Creates a reading from Unix time in microseconds.
     pub const fn from_micros(micros: u64) -> Self {
         Self { micros }
     }
 
-    /// From Unix time in milliseconds.
+    /// Creates a reading from Unix time in milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Self { micros: millis * 1_000 }
     }
 
-    /// Unix time in microseconds.
+    /// Returns Unix time in microseconds.
     pub const fn micros(self) -> u64 {
         self.micros
     }
 
-    /// Signed, as on the server: TTLs may be negative.
+    /// Returns Unix time in milliseconds. It is signed, as on the server, because TTLs may be
+    /// negative.
     pub(crate) fn millis(self) -> i64 {
         (self.micros / 1_000).cast_signed()
     }
 }
 
-/// The machine's wall clock, with the time that a test has added. Copies show the same time.
+/// The machine's wall clock plus the time that a test has added. Clones show the same time.
 ///
 /// A test gives one clock to its nodes and, through `ConfigBuilder::bend_clock`, to its clients.
-/// Leases, quarantines and graces then end when the test says so, and a stalled machine ends none.
+/// Leases, quarantines and graces then end when the test advances the clock, and a stalled machine
+/// ends none.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Arc<AtomicU64>);
 
@@ -50,7 +52,7 @@ impl Clock {
         self.0.fetch_add(nanos, Ordering::SeqCst);
     }
 
-    /// How far the clock is ahead of the machine's, in ns.
+    /// Returns the time by which the clock is ahead of the machine's, in ns.
     pub fn ahead(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }

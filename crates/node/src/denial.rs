@@ -1,10 +1,9 @@
-//! Commands that an operator disabled: renamed to nothing, or forbidden to all users.
-//!
-//! Not here: forbidden keys and channels.
+//! Commands that an operator disabled: renamed to nothing, or forbidden to all users. Forbidden
+//! keys and channels are not modelled.
 
 use std::collections::BTreeMap;
 
-/// How a command was disabled.
+/// The way in which a command was disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// As by `ACL SETUSER … -command`.
@@ -14,7 +13,7 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// The error in a script that calls the command.
+    /// Returns the error in a script that calls the command.
     pub(crate) fn in_script(self) -> &'static str {
         match self {
             Self::Forbidden => {

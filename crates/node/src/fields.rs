@@ -1,4 +1,4 @@
-//! A hash: what the scripts of semaphores keep of their permits, and Redisson's of a holder.
+//! A hash: the permits of a semaphore, or the holder of a lock in Redisson's format.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Fields {
         self.values.insert(field.to_vec(), value.to_vec());
     }
 
-    /// Returns whether it was there.
+    /// Removes a field and returns true if it existed.
     pub(crate) fn remove(&mut self, field: &[u8]) -> bool {
         self.values.remove(field).is_some()
     }

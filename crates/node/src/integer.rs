@@ -1,8 +1,8 @@
-//! An integer as the server reads one: no blanks, no plus, no leading zero.
+//! Integers as the server reads them: no blanks, no plus, no leading zero.
 
 use std::str;
 
-/// The integer, if it is one.
+/// Returns the integer, if the text is one.
 pub(crate) fn integer_of(arg: &[u8]) -> Option<i64> {
     let text = str::from_utf8(arg).ok().filter(|text| is_canonical(text));
     text.and_then(|text| text.parse().ok())

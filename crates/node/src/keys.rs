@@ -1,9 +1,8 @@
-//! The keys of one database, seen at one instant.
+//! The keys of one database at one instant.
 //!
-//! Every read and write of a key, by a command or a script, goes through [`Keys`], and only here is expiry decided.
-//! An expired key is removed when it is touched. Until then it costs memory, never a wrong reply.
-//!
-//! Not here: whether a script may call a command, see `calls`.
+//! Every read and write of a key, by a command or a script, goes through [`Keys`], and only here is
+//! expiry decided. An expired key is removed when it is touched. Until then it costs memory, never
+//! a wrong reply.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -22,15 +21,15 @@ pub(crate) struct Entry {
 #[derive(Clone)]
 enum Value {
     Bytes(Vec<u8>),
-    /// Not empty: the key ends with the last of them.
+    /// A hash, which is not empty: the key ends with its last field.
     Fields(Fields),
-    /// Not empty, and the last that was put there comes first.
+    /// A list, which is not empty, with the latest entry first.
     List(Vec<Vec<u8>>),
-    /// Not empty: the key ends with the last of them.
+    /// A sorted set, which is not empty: the key ends with its last member.
     Sharers(Sharers),
 }
 
-/// A key holds data of another type than a command is for.
+/// The error of a command on a key with data of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WrongType;
 
@@ -45,12 +44,12 @@ impl Entry {
     }
 }
 
-/// Whether a key exists, without touching it.
+/// Returns true if a key exists, without touching it.
 pub(crate) fn holds(entries: &Entries, key: &[u8], now: ClockReading) -> bool {
     entries.get(key).is_some_and(|entry| !entry.is_over(now))
 }
 
-/// The string under a key, without touching it.
+/// Returns the string under a key, without touching it.
 pub(crate) fn string<'e>(entries: &'e Entries, key: &[u8], now: ClockReading) -> Option<&'e [u8]> {
     match entries.get(key).filter(|entry| !entry.is_over(now))?.value {
         Value::Bytes(ref bytes) => Some(bytes),
@@ -73,11 +72,11 @@ pub(crate) fn expire(entries: &mut Entries, now: ClockReading, journal: &mut Jou
 pub(crate) struct Keys<'s> {
     entries: &'s mut Entries,
     now: ClockReading,
-    /// Where to note what is read and changed, if a connection tracks.
+    /// The journal of reads and changes, if a connection tracks.
     journal: Option<&'s mut Journal>,
 }
 
-/// What SET does with the key's TTL.
+/// The effect of SET on the key's TTL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expiry {
     Never,
@@ -95,12 +94,12 @@ impl<'s> Keys<'s> {
         Self { journal: Some(journal), ..self }
     }
 
-    /// The node's clock: what TIME replies.
+    /// Returns the node's clock, as TIME does.
     pub(crate) fn now(&self) -> ClockReading {
         self.now
     }
 
-    /// The bytes of a string.
+    /// Returns the bytes of a string.
     pub(crate) fn bytes(&mut self, key: &[u8]) -> Result<Option<&[u8]>, WrongType> {
         match self.read(key) {
             None => Ok(None),
@@ -109,7 +108,7 @@ impl<'s> Keys<'s> {
         }
     }
 
-    /// The fields of a hash.
+    /// Returns the fields of a hash.
     pub(crate) fn fields(&mut self, key: &[u8]) -> Result<Option<&Fields>, WrongType> {
         match self.read(key) {
             None => Ok(None),
@@ -118,7 +117,7 @@ impl<'s> Keys<'s> {
         }
     }
 
-    /// How long a list is.
+    /// Returns the length of a list.
     pub(crate) fn list_len(&mut self, key: &[u8]) -> Result<usize, WrongType> {
         match self.read(key) {
             None => Ok(0),
@@ -127,7 +126,7 @@ impl<'s> Keys<'s> {
         }
     }
 
-    /// Those who share a key.
+    /// Returns the members of a sorted set.
     pub(crate) fn sharers(&mut self, key: &[u8]) -> Result<Option<&Sharers>, WrongType> {
         match self.read(key) {
             None => Ok(None),
@@ -136,7 +135,7 @@ impl<'s> Keys<'s> {
         }
     }
 
-    /// What TYPE replies.
+    /// Returns the type, as TYPE does.
     pub(crate) fn kind(&mut self, key: &[u8]) -> &'static str {
         match self.read(key) {
             None => "none",
@@ -147,7 +146,8 @@ impl<'s> Keys<'s> {
         }
     }
 
-    /// All that a key holds, each part behind its length; different data have different bytes.
+    /// Returns all data of a key, each part behind its length, so that different data have
+    /// different bytes.
     pub(crate) fn dump(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         let mut dump = self.kind(key).as_bytes().to_vec();
         let mut add = |part: &[u8]| {
@@ -175,7 +175,7 @@ impl<'s> Keys<'s> {
         self.entries.get(key).map(|entry| &entry.value)
     }
 
-    /// What PTTL replies: milliseconds left, −1 without a TTL, −2 without the key.
+    /// Returns the milliseconds left like PTTL: −1 without a TTL, −2 without the key.
     pub(crate) fn pttl(&mut self, key: &[u8]) -> i64 {
         let now = self.now.millis();
         let left = match self.live(key) {
@@ -187,7 +187,7 @@ impl<'s> Keys<'s> {
         left
     }
 
-    /// Removes a key. Returns whether it existed.
+    /// Removes a key and returns true if it existed.
     pub(crate) fn delete(&mut self, key: &[u8]) -> bool {
         let was_there = self.live(key).is_some() && self.entries.remove(key).is_some();
         if was_there {
@@ -201,7 +201,8 @@ impl<'s> Keys<'s> {
         self.set(key, bytes, Expiry::At(self.now.millis().saturating_add(ttl)));
     }
 
-    /// Gives a key a TTL of `ttl` milliseconds; a TTL of zero or less removes it. Returns whether it existed.
+    /// Gives a key a TTL of `ttl` milliseconds; a TTL of zero or less removes it. Returns true if
+    /// it existed.
     pub(crate) fn expire_in(&mut self, key: &[u8], ttl: i64) -> bool {
         self.expire_at(key, self.now.millis().saturating_add(ttl))
     }
@@ -210,12 +211,12 @@ impl<'s> Keys<'s> {
         self.live(key).is_some()
     }
 
-    /// Unix milliseconds at which the key expires, if it exists and has a TTL.
+    /// Returns the end of the key in Unix milliseconds, if it exists and has a TTL.
     pub(crate) fn expiry(&mut self, key: &[u8]) -> Option<i64> {
         self.live(key)?.expires
     }
 
-    /// Sets a key, whatever it held.
+    /// Sets a key, with any previous type.
     pub(crate) fn set(&mut self, key: &[u8], bytes: &[u8], expiry: Expiry) {
         let expires = match expiry {
             Expiry::Never => None,
@@ -264,7 +265,7 @@ impl<'s> Keys<'s> {
         Ok(())
     }
 
-    /// Removes fields of a hash, and the key with the last of them. Returns how many were there.
+    /// Removes fields of a hash, and the key with the last of them. Returns the number removed.
     pub(crate) fn remove_fields(
         &mut self,
         key: &[u8],
@@ -282,7 +283,7 @@ impl<'s> Keys<'s> {
         Ok(removed)
     }
 
-    /// Puts an entry in front of a list. A new key has no TTL. Returns how long the list is.
+    /// Puts an entry in front of a list. A new key has no TTL. Returns the length of the list.
     pub(crate) fn push(&mut self, key: &[u8], entry: &[u8]) -> Result<usize, WrongType> {
         if self.live(key).is_none() {
             let value = Value::List(Vec::new());
@@ -297,7 +298,8 @@ impl<'s> Keys<'s> {
         Ok(len)
     }
 
-    /// Lets a member share a key until `end`. A new key has no TTL. Returns whether that changed anything.
+    /// Adds a member to a sorted set, or sets its end. A new key has no TTL. Returns true if it
+    /// changed anything.
     pub(crate) fn share(&mut self, key: &[u8], name: &[u8], end: i64) -> Result<bool, WrongType> {
         if self.live(key).is_none() {
             let value = Value::Sharers(Sharers::default());
@@ -306,17 +308,17 @@ impl<'s> Keys<'s> {
         self.change_sharers(key, |sharers| sharers.end_at(name, end))
     }
 
-    /// Takes a member away from those who share a key. Returns whether it was there.
+    /// Removes a member of a sorted set and returns true if it existed.
     pub(crate) fn unshare(&mut self, key: &[u8], name: &[u8]) -> Result<bool, WrongType> {
         self.change_sharers(key, |sharers| sharers.remove(name))
     }
 
-    /// Takes all members away that end at `time` or earlier.
+    /// Removes all members that end at `time` or earlier.
     pub(crate) fn unshare_until(&mut self, key: &[u8], time: i64) -> Result<(), WrongType> {
         self.change_sharers(key, |sharers| sharers.remove_until(time)).map(drop)
     }
 
-    /// `change` says whether it did any. A key that nobody shares is gone.
+    /// Changes a sorted set; `change` returns true if it did. A set without members is removed.
     fn change_sharers(
         &mut self,
         key: &[u8],
@@ -352,7 +354,7 @@ impl<'s> Keys<'s> {
     }
 }
 
-/// Without values: they are tokens.
+/// Omits the values, which are tokens.
 impl fmt::Debug for Keys<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").field("count", &self.entries.len()).finish_non_exhaustive()
@@ -378,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_over_is_not_there_for_any_use() {
+    fn an_expired_key_does_not_exist_for_any_command() {
         let with_dead_key = |use_it: &dyn Fn(&mut Keys<'_>)| {
             let mut entries = Entries::new();
             Keys::new(&mut entries, ClockReading::from_millis(0)).set_for(b"k", b"v", 10);
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_and_expiring_change_the_ttl_as_told() {
+    fn setting_and_expiring_change_the_ttl() {
         let mut entries = Entries::new();
         let mut keys = Keys::new(&mut entries, ClockReading::from_millis(100));
         keys.set_for(b"k", b"v", 10);

@@ -1,8 +1,9 @@
 //! An embedded Redis node for tests of programs that take redbolt locks: memory only, not a database.
 //!
-//! [`Node::set`] starts the nodes of a test. They listen on loopback, each in a thread of its own, and end when they
-//! are dropped. With [`Node::stop`] and [`Node::start_again`] a test does to a lock what real nodes can do: a minority
-//! fails, a majority fails, a node restarts with its memory or without it.
+//! [`Node::set`] starts the nodes of a test. They listen on loopback, each in a separate thread,
+//! and end when they are dropped. With [`Node::stop`] and [`Node::start_again`] a test does to a
+//! lock what real nodes can do: a minority fails, a majority fails, a node restarts with its memory
+//! or without it.
 //!
 //! ```
 //! use redbolt::{Client, Config, LockRequest};
@@ -19,10 +20,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Apart from the library because a lock client needs no server. A node knows the commands and the scripts that
-//! locks use, and replies as Redis 7.0 does, byte for byte; the repository's tests compare both with a real server.
-//! A key holds a string, or what only the scripts write: a sorted set, a hash, a list. Not here: other types, persistence, replication, eviction, Lua (the lock scripts are modelled in Rust), RESP3, patterns of channels,
-//! inline commands, TLS, and every command that no lock needs.
+//! A node has the commands and the scripts that locks use, and replies like Redis 7.0, byte for
+//! byte; the repository's tests compare both with a real server. A key holds a string, or one of
+//! the types that only the scripts write: a sorted set, a hash, a list. It does not support other
+//! types, persistence, replication, eviction, Lua (the lock scripts are modelled in Rust), RESP3,
+//! patterns of channels, inline commands, TLS, and commands that no lock needs.
 //!
 //! A version of this crate belongs to the same version of redbolt, whose scripts it models.
 
@@ -50,8 +52,9 @@ mod tracking;
 pub use node::Node;
 pub use store::Memory;
 
-/// The commands as a state machine, for redbolt's own tests and simulators: the clock is an argument, and there is no
-/// thread, socket or entropy. It is not covered by the version's promises.
+/// The commands as a state machine, for redbolt's own tests and simulators: the clock is an
+/// argument, and there is no thread, socket or entropy. It is not covered by the promises of
+/// semantic versioning.
 #[doc(hidden)]
 pub mod model {
     pub use crate::{

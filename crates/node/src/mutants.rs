@@ -1,5 +1,5 @@
-//! Bugs that can be planted in the models of the scripts. Their list, and in which builds they exist, is in
-//! `redbolt::proto::mutants`; elsewhere `mutant!(Name)` is the word `false`.
+//! Bugs that can be planted in the models of the scripts. `redbolt::proto::mutants` lists them and
+//! the builds in which they exist; in other builds `mutant!(Name)` expands to `false`.
 
 #[cfg(not(redbolt_mutants))]
 macro_rules! mutant {

@@ -1,6 +1,4 @@
-//! A [`Store`] on a TCP socket, in a thread of its own: started, stopped, started again.
-//!
-//! Not here: the loop that moves bytes (`serve`) and what a command does (`commands`).
+//! A [`Store`] on a TCP socket, in a separate thread: started, stopped, started again.
 
 use std::{
     fmt::Write,
@@ -32,7 +30,7 @@ pub struct Node {
     store: Arc<Mutex<Store>>,
     running: Option<Running>,
     clock: Clock,
-    /// What the next start does to the keys.
+    /// The effect of the next start on the keys.
     memory: Memory,
     /// Reserves the port for the life of the node. Reserved only while stopped, the port would be free for a moment at
     /// each stop and start, and another program on a busy machine could take it.
@@ -56,9 +54,9 @@ impl Node {
         Self::on((Ipv4Addr::LOCALHOST, 0).into())
     }
 
-    /// Starts `count` nodes, from 1 to 32, as a set that votes at once, as if an operator had run `redbolt init`.
-    /// For clients with the default `max_ttl`; for another one [`start`](Self::start) each, and give the client
-    /// `ConfigBuilder::new_nodes`.
+    /// Starts `count` nodes, from 1 to 32, as a set that votes at once, as if an operator had run
+    /// `redbolt init`. For clients with the default `max_ttl`; for another one call
+    /// [`start`](Self::start) for each, and give the client `ConfigBuilder::new_nodes`.
     ///
     /// ```
     /// use redbolt::{Client, Config, LockRequest};
@@ -72,12 +70,12 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// Those of [`start`](Self::start).
+    /// Fails like [`start`](Self::start).
     pub fn set(count: usize) -> io::Result<Vec<Self>> {
         Self::set_by(count, &Clock::default(), Settings::default().max_ttl)
     }
 
-    /// As [`set`](Self::set), by a clock that the test moves, for clients with this `max_ttl`.
+    /// Like [`set`](Self::set), with a clock that the test moves, for clients with this `max_ttl`.
     #[doc(hidden)]
     pub fn set_by(count: usize, clock: &Clock, max_ttl: Duration) -> io::Result<Vec<Self>> {
         let restart_guard_key = Settings::default().restart_guard_key;
@@ -85,7 +83,7 @@ impl Node {
         let of_set = |_| {
             let (run_id, now) = (random_run_id()?, clock.now());
             let mut store = Store::new(&run_id, now);
-            // As the library writes it.
+            // In the format that the library writes.
             let restart_guard = format!("{run_id}:{max_ttl}:{count}:0");
             let mut keys = Keys::new(&mut store.databases[0], now);
             keys.set_for(&restart_guard_key, restart_guard.as_bytes(), BIG_MS.cast_signed());
@@ -94,11 +92,12 @@ impl Node {
         (0..count).map(of_set).collect()
     }
 
-    /// Starts a new node on `address`; port 0 stands for any free one. Otherwise as [`start`](Self::start).
+    /// Starts a new node on `address`; port 0 stands for any free one. Otherwise like
+    /// [`start`](Self::start).
     ///
     /// # Errors
     ///
-    /// Those of [`start`](Self::start), and that of an address in use.
+    /// Fails like [`start`](Self::start), and if the address is in use.
     pub fn on(address: SocketAddr) -> io::Result<Self> {
         Self::serving(Store::new(&random_run_id()?, Clock::default().now()), address)
     }
@@ -125,13 +124,13 @@ impl Node {
         Ok(node)
     }
 
-    /// The address on which it listens. It stays the same while the node is stopped.
+    /// Returns the address on which it listens. It stays the same while the node is stopped.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends the listener and all connections, as the death of a process does. `memory` says what the next start
-    /// finds. On a stopped node it does nothing.
+    /// Ends the listener and all connections, as the death of a process does. `memory` determines
+    /// the keys of the next start. On a stopped node it does nothing.
     pub fn stop(&mut self, memory: Memory) {
         if let Some(running) = self.running.take() {
             running.end();
@@ -139,11 +138,12 @@ impl Node {
         }
     }
 
-    /// Starts a stopped node again, on its port and with a new run id. On a running node it does nothing.
+    /// Starts a stopped node again, on its port and with a new run ID. On a running node it does
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// Those of [`start`](Self::start); the node stays stopped.
+    /// Fails like [`start`](Self::start); the node then stays stopped.
     pub fn start_again(&mut self) -> io::Result<()> {
         if self.running.is_some() {
             return Ok(());
@@ -173,19 +173,20 @@ impl Running {
     }
 
     fn end(self) {
-        // After a panic of the loop there is nothing to wake, and the panic was reported.
+        // After a panic of the loop there is no thread to wake, and the panic was reported.
         let _ = self.stop.wake();
         let _ = self.thread.join();
     }
 }
 
-/// After a panic of the loop the store may be inconsistent. The test fails anyway.
+/// Locks the store. After a panic of the loop it may be inconsistent, but the test fails anyway.
 fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
     store.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Returns a socket that is bound but does not listen. The kernel gives its port to no other socket, in particular not to
-/// an outgoing connection, except for a listener that asks for this port. Without one, connections are refused.
+/// Returns a socket that is bound but does not listen. The kernel gives its port to no other
+/// socket, in particular not to an outgoing connection, except for a listener that asks for this
+/// port. While no listener exists, connections are refused.
 fn reserve(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
@@ -193,7 +194,7 @@ fn reserve(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// 40 hexadecimal digits, as a real server's.
+/// Returns 40 hexadecimal digits, like those of a real server.
 fn random_run_id() -> io::Result<String> {
     let mut bytes = [0; 20];
     getrandom::fill(&mut bytes)?;

@@ -1,7 +1,5 @@
-//! Replies, encoded in RESP2.
-//!
-//! Apart from the library's [`Frame`](redbolt::resp::Frame), which has to be built before it is written: here a
-//! command writes its reply as it goes.
+//! Replies, encoded in RESP2. Unlike the library's [`Frame`](redbolt::resp::Frame), which has to be
+//! built before it is written, a command here writes its reply as it goes.
 
 use std::fmt;
 
@@ -15,17 +13,17 @@ impl<'o> Reply<'o> {
         Self { out }
     }
 
-    /// A simple string.
+    /// Writes a simple string.
     pub(crate) fn status(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// A simple string of any bytes but line ends.
+    /// Writes a simple string of any bytes except line ends.
     pub(crate) fn status_line(&mut self, line: &[u8]) {
         self.line(b'+', line);
     }
 
-    /// A simple string of a word and a number.
+    /// Writes a simple string of a word and a number.
     pub(crate) fn status_and(&mut self, word: &str, number: i64) {
         self.out.push(b'+');
         self.out.extend_from_slice(word.as_bytes());
@@ -33,30 +31,30 @@ impl<'o> Reply<'o> {
         self.number(number);
     }
 
-    /// An integer.
+    /// Writes an integer.
     pub(crate) fn int(&mut self, value: i64) {
         self.out.push(b':');
         self.number(value);
     }
 
-    /// A bulk string.
+    /// Writes a bulk string.
     pub(crate) fn bulk(&mut self, bytes: &[u8]) {
         self.head(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A nil bulk string.
+    /// Writes a nil bulk string.
     pub(crate) fn nil(&mut self) {
         self.line(b'$', b"-1");
     }
 
-    /// The head of an array; its elements follow.
+    /// Writes the head of an array; its elements follow.
     pub(crate) fn array(&mut self, length: usize) {
         self.head(b'*', length);
     }
 
-    /// An error. It may quote a client's words, so line breaks become spaces.
+    /// Writes an error. It may quote a client's words, so line breaks become spaces.
     pub(crate) fn error(&mut self, text: &[u8]) {
         let clean = |&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte };
         self.out.push(b'-');
@@ -104,7 +102,7 @@ pub(crate) fn decimal(out: &mut Vec<u8>, mut value: u64) {
     out.extend_from_slice(&digits[first..]);
 }
 
-/// Without the replies: they may contain tokens.
+/// Omits the replies, which may contain tokens.
 impl fmt::Debug for Reply<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reply").finish_non_exhaustive()

@@ -1,15 +1,15 @@
-//! Requests out of a stream of bytes: arrays of bulk strings, in bounded memory.
+//! Parses requests from a stream of bytes: arrays of bulk strings, in bounded memory.
 
 use redbolt::resp::{BytesMut, Frame, FrameDecoder, Limits};
 
-/// Collects the bytes of one connection and finds the requests in them. No `Debug`: the bytes may
-/// be passwords.
+/// Collects the bytes of one connection and finds the requests in them. It has no `Debug`, because
+/// the bytes may be passwords.
 pub(crate) struct Requests {
     buffer: BytesMut,
     decoder: FrameDecoder,
 }
 
-/// What a peer sent is no request; the connection cannot go on.
+/// The error for bytes that are not a request, after which the connection cannot continue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) String);
 
@@ -18,15 +18,14 @@ impl Requests {
         Self { buffer: BytesMut::new(), decoder: FrameDecoder::new(limits()) }
     }
 
-    /// Takes bytes from the peer. Call [`next`](Self::next) until it finds nothing before giving it more, so that
-    /// the buffer holds no more than one word and a piece of this size.
+    /// Adds bytes from the peer. Call [`next`](Self::next) until it finds nothing before adding
+    /// more, so that the buffer holds no more than one word and a piece of this size.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Hands the next complete request to `run`, word by word; `false`: there is none yet.
-    ///
-    /// An empty array is a request without words, which asks for nothing.
+    /// Passes the words of the next complete request to `run`. Returns false if there is none yet.
+    /// An empty array is a request without words, which has no effect.
     pub(crate) fn next(&mut self, run: impl FnOnce(&[&[u8]])) -> Result<bool, Malformed> {
         let frame =
             self.decoder.next(&mut self.buffer).map_err(|broken| Malformed(broken.to_string()))?;
@@ -53,7 +52,7 @@ fn no_request() -> Malformed {
     Malformed("expected an array of bulk strings".into())
 }
 
-/// What one request may cost.
+/// Returns the limits of one request.
 fn limits() -> Limits {
     let mut limits = Limits::default();
     // Words are bulk strings, so the decoder itself refuses an array inside the array.
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn bytes_that_are_not_a_request_are_refused() {
         for stream in [
             &b"PING\r\n"[..],
             b"$4\r\nPING\r\n",
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_buffer_forgets_what_was_answered() {
+    fn the_buffer_drops_answered_requests() {
         let mut requests = Requests::new();
         for _ in 0..1_000 {
             requests.take(b"*1\r\n$4\r\nPING\r\n*1\r\n");

@@ -13,7 +13,7 @@ pub(crate) struct Script {
     pub(crate) text: &'static str,
     pub(crate) sha: [u8; SHA_DIGITS],
     pub(crate) run: Model,
-    /// Whether a client has sent the text since the start, so that EVALSHA finds it.
+    /// True if a client has sent the text since the start, so that EVALSHA finds it.
     pub(crate) loaded: bool,
 }
 
@@ -24,7 +24,7 @@ impl Script {
         Self { text, sha, run, loaded: false }
     }
 
-    /// Whether EVALSHA finds it by this digest.
+    /// Returns true if EVALSHA finds it by this digest.
     pub(crate) fn is_called(&self, sha: &[u8]) -> bool {
         self.loaded && self.sha.eq_ignore_ascii_case(sha)
     }

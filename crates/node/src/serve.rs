@@ -1,6 +1,5 @@
-//! The loop that moves bytes between sockets and a store, and reads the clock.
-//!
-//! Buffers are bounded: the loop does not read from a client that does not read its replies.
+//! The loop that moves bytes between sockets and a store, and reads the clock. Buffers are bounded:
+//! the loop does not read from a client that does not read its replies.
 
 use std::{
     collections::BTreeMap,
@@ -29,16 +28,16 @@ struct Client {
     id: ConnId,
     stream: TcpStream,
     requests: Requests,
-    /// Replies that the socket has not taken.
+    /// The replies that the socket has not taken.
     unsent: Vec<u8>,
-    /// No more is read. It ends when the remaining replies are sent.
+    /// True if nothing more is read. The client ends when the remaining replies are sent.
     leaving: bool,
 }
 
-/// How a client's turn ended.
+/// The result of a client's turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// It waits for its socket.
+    /// The client waits for its socket.
     Waits,
     /// There is more to do, but other clients come first.
     Yields,
@@ -65,12 +64,13 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// A waker that ends [`run`](Self::run). Only one may exist.
+    /// Returns a waker that ends [`run`](Self::run). Only one may exist.
     pub(crate) fn stopper(&self) -> io::Result<Waker> {
         Waker::new(self.poll.registry(), STOP)
     }
 
-    /// Serves until stopped; then the listener and all connections close with this value.
+    /// Serves until stopped. The listener and all connections are closed when the server is
+    /// dropped.
     pub(crate) fn run(&mut self, store: &mut Store) {
         let mut events = Events::with_capacity(128);
         let mut expired = Instant::now();
@@ -97,7 +97,8 @@ impl Server {
         }
     }
 
-    /// An error of `accept` concerns one connection or is temporary: the next connection tries again.
+    /// Accepts new connections. An error of `accept` concerns one connection or is temporary: the
+    /// next connection tries again.
     fn accept(&mut self, store: &mut Store) {
         while let Ok((stream, _)) = self.listener.accept() {
             if self.clients.len() < MAX_CLIENTS {
@@ -126,8 +127,8 @@ impl Server {
         self.end_killed(store);
     }
 
-    /// Sends pushed messages. A connection that does not read them is ended, as by a real server: senders cannot be
-    /// slowed down.
+    /// Sends pushed messages. A connection that does not read them is ended, as by a real server,
+    /// because senders cannot be slowed down.
     fn deliver(&mut self, store: &mut Store) {
         while let Some((id, message)) = store.poll_push() {
             let Some(client) = self.clients.get_mut(&id) else { continue };
@@ -182,7 +183,8 @@ impl Client {
         Turn::Yields
     }
 
-    /// Runs the complete requests. Returns whether it left some because the client does not read its replies.
+    /// Runs the complete requests. Returns true if it left some because the client does not read
+    /// its replies.
     fn answer(&mut self, store: &mut Store, clock: &Clock) -> bool {
         let (id, replies) = (self.id, &mut self.unsent);
         while replies.len() < MAX_UNSENT {
@@ -229,7 +231,7 @@ impl Client {
         }
     }
 
-    /// Events report changes only. To register again reports what is ready now.
+    /// Registers the client again, which reports what is ready now. Events report changes only.
     fn come_again(&mut self, registry: &Registry) -> io::Result<()> {
         registry.reregister(&mut self.stream, token_of(self.id), INTEREST)
     }
@@ -245,14 +247,14 @@ fn client_of(token: mio::Token) -> ConnId {
 
 const STOP: mio::Token = mio::Token(0);
 const LISTENER: mio::Token = mio::Token(1);
-/// Connection numbers begin at 1.
+/// The first token of a client. Connection numbers begin at 1.
 const FIRST_CLIENT: usize = 1;
 
 const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 const MAX_CLIENTS: usize = 1024;
 const MAX_UNSENT: usize = 1 << 20;
 const MAX_UNHEARD: usize = 8 << 20;
-/// How late an expiry is pushed: as late as by a real server with its defaults.
+/// The delay of a pushed expiry: the same as on a real server with its defaults.
 const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
 const PIECE: usize = 16 << 10;
 const ROUNDS_PER_TURN: usize = 64;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 pub struct ConnId(u64);
 
 impl ConnId {
-    /// The number that `CLIENT ID` replies.
+    /// Returns the number that `CLIENT ID` replies.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -30,30 +30,31 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A new session, or one after RESET.
+    /// Creates a session for a new connection, or after RESET.
     pub(crate) fn new(id: ConnId, authenticated: bool) -> Self {
         let (name, channels) = (Vec::new(), BTreeSet::new());
         Self { id, name, database: 0, authenticated, channels, tracking: None }
     }
 
-    /// In RESP2 a subscribed connection may run few commands.
+    /// Returns true if it is subscribed. In RESP2 a subscribed connection may run few commands.
     pub(crate) fn is_subscribed(&self) -> bool {
         !self.channels.is_empty()
     }
 }
 
-/// How a connection tracks.
+/// The tracking mode of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Tracking {
-    /// The connection that gets the messages. Without one none are sent: in RESP2 a connection cannot get its own.
+    /// The connection that gets the messages. Without one none are sent, because in RESP2 a
+    /// connection cannot get its own.
     pub(crate) redirect: Option<ConnId>,
-    /// Its own changes send no message.
+    /// True if its own changes send no message.
     pub(crate) no_loop: bool,
-    /// Only reads of the command behind CLIENT CACHING YES are tracked.
+    /// True if only reads of the command behind CLIENT CACHING YES are tracked.
     pub(crate) opt_in: bool,
-    /// CLIENT CACHING YES was the last command.
+    /// True if CLIENT CACHING YES was the last command.
     pub(crate) caches_next: bool,
-    /// A message was due, and the connection that should get it has ended.
+    /// True if a message was due and the connection that should get it has ended.
     pub(crate) is_broken: bool,
 }
 
@@ -72,14 +73,14 @@ impl Sessions {
         id
     }
 
-    /// Removes a connection. Returns whether it existed.
+    /// Removes a connection and returns true if it existed.
     pub(crate) fn remove(&mut self, conn: ConnId) -> bool {
         let place = self.place(conn);
         place.into_iter().for_each(|at| drop(self.sessions.remove(at)));
         place.is_some()
     }
 
-    /// Removes all connections; the numbers begin again.
+    /// Removes all connections; their numbers begin again.
     pub(crate) fn clear(&mut self) {
         self.sessions.clear();
         self.last_id = 0;

@@ -1,14 +1,13 @@
-//! Those who share a resource: what a sorted set is to the lock scripts.
-//!
-//! Apart from the keys because it has an order of its own. Not here: scores that are no whole numbers, which no
-//! script of redbolt writes, and whose time is over, which only the scripts judge.
+//! The readers of a resource: the view of a sorted set that the lock scripts need. Scores that are
+//! not whole numbers, which no script of redbolt writes, are not supported. Expiry is left to the
+//! scripts.
 
 use std::collections::BTreeSet;
 
 /// The members of a sorted set, by the time at which each ends, in Unix milliseconds.
 #[derive(Clone, Default)]
 pub(crate) struct Sharers {
-    /// Those who end together are in the order of their names, as on the server.
+    /// The members with one end are in the order of their names, as on the server.
     by_end: BTreeSet<(i64, Vec<u8>)>,
 }
 
@@ -21,23 +20,23 @@ impl Sharers {
         self.by_end.is_empty()
     }
 
-    /// All of them, each with its end.
+    /// Returns all members with their ends.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], i64)> {
         self.by_end.iter().map(|(end, name)| (name.as_slice(), *end))
     }
 
-    /// Those who end after this time, and not never.
+    /// Returns the members that end after this time, without those that never end.
     pub(crate) fn ending_after(&self, time: i64) -> impl Iterator<Item = (&[u8], i64)> {
         let ending = self.iter().skip_while(move |(_, end)| *end <= time);
         ending.take_while(|(_, end)| *end < i64::MAX)
     }
 
-    /// When a member ends.
+    /// Returns the end of a member.
     pub(crate) fn end_of(&self, name: &[u8]) -> Option<i64> {
         self.iter().find(|(member, _)| *member == name).map(|(_, end)| end)
     }
 
-    /// Lets a member, which may be a new one, end at this time. Returns whether that changed anything.
+    /// Sets the end of a member, which may be new. Returns true if this changed anything.
     pub(crate) fn end_at(&mut self, name: &[u8], end: i64) -> bool {
         let before = self.end_of(name);
         if before == Some(end) {
@@ -47,12 +46,12 @@ impl Sharers {
         self.by_end.insert((end, name.to_vec()))
     }
 
-    /// Returns whether it was there.
+    /// Removes a member and returns true if it existed.
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
         self.end_of(name).is_some_and(|end| self.by_end.remove(&(end, name.to_vec())))
     }
 
-    /// Removes all that end at this time or earlier. Returns whether there were any.
+    /// Removes all members that end at this time or earlier. Returns true if there were any.
     pub(crate) fn remove_until(&mut self, time: i64) -> bool {
         let before = self.len();
         self.by_end.retain(|(end, _)| *end > time);
@@ -69,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_in_the_order_of_their_ends_and_then_of_their_names() {
+    fn members_are_ordered_by_their_ends_and_then_by_their_names() {
         let mut sharers = Sharers::default();
         for (name, end) in [("c", 20), ("a", 30), ("b", 20)] {
             assert!(sharers.end_at(name.as_bytes(), end));
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_now_is_over() {
+    fn a_member_expires_at_its_end() {
         let mut sharers = Sharers::default();
         sharers.end_at(b"a", 20);
         sharers.end_at(b"b", 21);

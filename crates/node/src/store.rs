@@ -1,7 +1,7 @@
-//! The state of one node, and its life: connections come and go, the process restarts.
+//! The state of one node over its life: connections open and close, the process restarts.
 //!
-//! Sans I/O: the clock is an argument, and replies go to a buffer of the caller. [`Store::poll_push`] and
-//! [`Store::poll_close`] return what else the caller has to do. Not here: what each command does, see `commands`.
+//! It does no I/O: the clock is an argument, and replies go to a buffer of the caller.
+//! [`Store::poll_push`] and [`Store::poll_close`] return further work of the caller.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,19 +18,19 @@ use crate::{
     tracking::{Journal, Messages},
 };
 
-/// What a restart does to the keys.
+/// The effect of a restart on the keys.
 #[derive(Debug, Clone)]
 pub enum Memory {
     /// They survive, as with an append-only file that is always synced.
     Kept,
-    /// They are gone, as without persistence.
+    /// They are lost, as without persistence.
     Lost,
     /// They are those of an earlier instant, as with snapshots on disk or a replica that lagged.
     #[doc(hidden)]
     Stale(Snapshot),
 }
 
-/// The keys of a node at one instant, and when each of them ends.
+/// The keys of a node at one instant, with their ends.
 #[derive(Clone)]
 pub struct Snapshot {
     databases: Vec<Entries>,
@@ -70,11 +70,11 @@ pub struct Store {
     pub(crate) settings: Settings,
     pub(crate) users: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) denials: Denials,
-    /// The commands that it has beside those of Redis 7.0.
+    /// The commands that it has in addition to those of Redis 7.0.
     pub(crate) optional: Vec<&'static str>,
     pub(crate) scripts: Vec<Script>,
     pub(crate) run_id: String,
-    /// The history of its data, told only where it was given.
+    /// The history of its data, reported only if it was set.
     pub(crate) replication_id: Option<String>,
     pub(crate) is_replica: bool,
     pub(crate) started: ClockReading,
@@ -87,9 +87,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty node that knows redbolt's scripts.
-    ///
-    /// A real server's `run_id` is 40 random hexadecimal digits; any text will do here.
+    /// Creates an empty node with redbolt's scripts. A real server's `run_id` is 40 random
+    /// hexadecimal digits; here any text is accepted.
     pub fn new(run_id: &str, now: ClockReading) -> Self {
         Self {
             databases: vec![Entries::new(); DATABASES],
@@ -120,19 +119,20 @@ impl Store {
         self.restart(Memory::Lost, run_id, now);
     }
 
-    /// `INFO` tells this `master_replid` from now on, or none, as at first.
-    ///
-    /// A real server's is 40 random hexadecimal digits; any text will do here.
+    /// Sets the `master_replid` that `INFO` reports; none at first. A real server's is 40 random
+    /// hexadecimal digits; here any text is accepted.
     pub fn report_replication_id(&mut self, replication_id: Option<&str>) {
         self.replication_id = replication_id.map(str::to_owned);
     }
 
-    /// `INFO` says that the node is a replica. It takes writes all the same: to refuse them is up to the caller.
+    /// Sets whether `INFO` reports the node as a replica. It still accepts writes: refusing them is
+    /// up to the caller.
     pub fn follows(&mut self, is_replica: bool) {
         self.is_replica = is_replica;
     }
 
-    /// The node was a replica of another server, whose memory it has now, and was promoted: its run and its connections stay.
+    /// Promotes the node after it was a replica of another server, whose memory it has now. Its run
+    /// and its connections stay.
     pub fn was_replica(&mut self, memory: Memory, replication_id: &str, now: ClockReading) {
         self.replace(memory, now);
         self.is_replica = false;
@@ -148,12 +148,12 @@ impl Store {
         self.scripts.push(Script::new(text, run));
     }
 
-    /// Adds an ACL user who may do everything. The user `default` is set by `requirepass` instead.
+    /// Adds an ACL user with all permissions. The user `default` is set by `requirepass` instead.
     pub fn add_user(&mut self, name: &str, password: &str) {
         self.users.insert(name.into(), password.into());
     }
 
-    /// Sets the password of the default user; the empty one lets everybody in.
+    /// Sets the password of the default user; with an empty one none is required.
     pub fn require_password(&mut self, password: &str) {
         self.settings.password = password.into();
     }
@@ -164,8 +164,8 @@ impl Store {
         self.denials.set(command, denial);
     }
 
-    /// From now on it has these commands beside those of Redis 7.0, and no others: of `delex`, as Redis 8.4, and
-    /// `delifeq`, as Valkey 9.0.
+    /// Sets the commands that it has in addition to those of Redis 7.0: of `delex`, as in Redis
+    /// 8.4, and `delifeq`, as in Valkey 9.0.
     pub fn offer(&mut self, commands: &[&'static str]) {
         self.optional = commands.to_vec();
     }
@@ -180,23 +180,23 @@ impl Store {
         self.remove(conn);
     }
 
-    /// The next pushed message, and the connection that gets it: a tracked key has changed. Its bytes follow all that
-    /// the connection was sent so far.
+    /// Returns the next pushed message, and the connection that gets it: a tracked key has changed.
+    /// Its bytes follow all that the connection was sent so far.
     ///
-    /// Call it until there is none, after each command and after [`expire`](Self::expire), even to drop the messages.
+    /// Call it until there is none, after each command and after [`expire`](Self::expire), even to
+    /// drop the messages.
     pub fn poll_push(&mut self) -> Option<(ConnId, Vec<u8>)> {
         self.messages.pop()
     }
 
-    /// The next connection that the node itself has ended (QUIT, CLIENT KILL).
-    ///
-    /// The store has forgotten it already. The caller sends what is left and closes the socket.
+    /// Returns the next connection that the node itself has ended (QUIT, CLIENT KILL). The store
+    /// has forgotten it already. The caller sends the remaining bytes and closes the socket.
     pub fn poll_close(&mut self) -> Option<ConnId> {
         self.closing.pop_front()
     }
 
-    /// Restarts the process: all connections and loaded scripts are gone. Settings and users stay, as if they were in
-    /// the configuration file.
+    /// Restarts the process: all connections and loaded scripts are lost. Settings and users stay,
+    /// as if they were in the configuration file.
     pub fn restart(&mut self, memory: Memory, run_id: &str, now: ClockReading) {
         self.sessions.clear();
         self.closing.clear();
@@ -221,23 +221,24 @@ impl Store {
         }
     }
 
-    /// Whether a database has a key. It is not touched: nothing expires, and no message is sent.
+    /// Returns true if a database has a key. The key is not touched: nothing expires, and no
+    /// message is sent.
     pub fn holds(&self, database: usize, key: &[u8], now: ClockReading) -> bool {
         self.databases.get(database).is_some_and(|entries| keys::holds(entries, key, now))
     }
 
-    /// The string under a key, if there is one. It is not touched, as above.
+    /// Returns the string under a key, if there is one, without touching the key.
     pub fn string(&self, database: usize, key: &[u8], now: ClockReading) -> Option<&[u8]> {
         self.databases.get(database).and_then(|entries| keys::string(entries, key, now))
     }
 
-    /// The keys as they are, for a restart that brings them back.
+    /// Returns the current keys, for a restart that restores them.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { databases: self.databases.clone() }
     }
 
-    /// Refuses most commands until this instant, as a server does that loads its keys from a disk. A restart ends the
-    /// loading, so call this after it.
+    /// Refuses most commands until this instant, like a server that loads its keys from a disk. A
+    /// restart ends the loading, so call this after it.
     pub fn load_until(&mut self, end: ClockReading) {
         self.loading_until = Some(end);
     }
@@ -248,22 +249,22 @@ impl Store {
 
     /// Removes expired keys, as a server does about ten times a second.
     ///
-    /// No reply depends on it while the clock runs forward. If the clock steps back, an expired key that was not
-    /// touched exists again, unless it was removed here.
-    ///
-    /// Messages about an expiry are sent from here, or when the key is touched: how late is up to the caller.
+    /// No reply depends on it while the clock runs forward. If the clock steps back, an expired key
+    /// that was not touched exists again, unless it was removed here. Messages about an expiry are
+    /// sent from here, or when the key is touched: the caller determines the delay.
     pub fn expire(&mut self, now: ClockReading) {
         let journal = &mut self.journal;
         self.databases.iter_mut().for_each(|database| keys::expire(database, now, journal));
         self.settle(None, &[]);
     }
 
-    /// Whether any connection waits for the expiry of a key, so that [`expire`](Self::expire) matters.
+    /// Returns true if any connection waits for the expiry of a key, so that
+    /// [`expire`](Self::expire) matters.
     pub fn awaits_expiry(&self) -> bool {
         self.messages.awaits_expiry()
     }
 
-    /// Whether a command of this connection can matter to any tracking connection.
+    /// Returns true if a command of this connection can matter to a tracking connection.
     pub(crate) fn is_watched(&self, conn: ConnId) -> bool {
         self.awaits_expiry() || self.sessions.tracking(conn).is_some()
     }
@@ -274,7 +275,7 @@ impl Store {
         self.messages.add(&mut self.journal, &mut self.sessions, current, named);
     }
 
-    /// Sends a message to all who are subscribed to its channel, behind what was changed before. Returns how many they are.
+    /// Publishes a message on a channel, behind earlier changes. Returns the number of subscribers.
     pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
         self.journal.published(&self.sessions, channel, message)
     }
@@ -299,7 +300,7 @@ impl Store {
     }
 }
 
-/// Without passwords, keys and values.
+/// Omits passwords, keys and values.
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
@@ -310,7 +311,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Without keys and values.
+/// Omits keys and values.
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.databases.iter().map(Entries::len).sum::<usize>();
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_forgets_connections_and_scripts_and_keys_if_told_so() {
+    fn a_restart_loses_connections_and_scripts_and_keys_if_requested() {
         let mut bench = Bench::new();
         let conn = bench.store.connect();
         bench.say(conn, "SET k v");
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_with_stale_keys_has_those_of_the_snapshot_that_are_not_over() {
+    fn a_restart_with_stale_keys_has_the_unexpired_keys_of_the_snapshot() {
         let mut bench = Bench::new();
         let conn = bench.store.connect();
         bench.say(conn, "SET short v PX 100");
@@ -439,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_reset_it_is_as_new() {
+    fn a_store_is_new_after_a_reset() {
         let mut bench = Bench::new();
         bench.store.teach("return 7", |_, _, _| Ok(Answer::Int(7)));
         bench.store.add_user("bob", "pw");
@@ -462,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_back_brings_back_what_nobody_removed() {
+    fn a_clock_that_steps_back_restores_expired_keys_that_were_not_removed() {
         let mut bench = Bench::new();
         let conn = bench.store.connect();
         for key in ["untouched", "touched"] {
@@ -506,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracker_is_told_of_a_change_and_of_an_end_through_the_one_it_redirects_to() {
+    fn a_tracker_receives_changes_and_expiries_through_its_redirect() {
         let mut bench = Bench::new();
         let (writer, tracker, target) =
             (bench.store.connect(), bench.store.connect(), bench.store.connect());
@@ -521,7 +522,7 @@ mod tests {
         assert_eq!(bench.store.poll_push(), None, "once, until it is read again");
         bench.say(tracker, "PTTL k");
         bench.pass(11);
-        assert_eq!(bench.store.poll_push(), None, "nobody has noticed yet");
+        assert_eq!(bench.store.poll_push(), None, "the expiry was not noticed yet");
         bench.store.expire(bench.now);
         assert_eq!(bench.store.poll_push(), Some((target, message.to_vec())));
         bench.say(tracker, "PTTL k");

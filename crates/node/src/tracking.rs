@@ -1,14 +1,14 @@
-//! Messages to connections: invalidations, which are server-assisted client-side caching as RESP2 clients see it, and
-//! what is published.
+//! Messages to connections: published ones, and invalidations, which are server-assisted
+//! client-side caching in RESP2.
 //!
-//! A connection that tracks is remembered with each key that it reads. The next change of the key sends a message to
-//! the connection that it redirects to, if that one is subscribed. Then all readers of the key are forgotten. Commands
-//! only note what they read and change. The store sends the messages when a command is over, since expiry changes
-//! keys too.
+//! A connection that tracks is recorded with each key that it reads. The next change of the key
+//! sends a message to the connection to which it redirects, if that one is subscribed. Then all
+//! readers of the key are forgotten. Commands only note their reads and changes. The store sends
+//! the messages when a command has ended, because expiry changes keys too.
 //!
-//! With OPTIN it is remembered only with what the one command behind CLIENT CACHING YES reads.
-//!
-//! Not here: the modes BCAST and OPTOUT, and the server's limit on what it remembers.
+//! With OPTIN, a connection is recorded only with the reads of the one command behind CLIENT
+//! CACHING YES. The modes BCAST and OPTOUT, and the server's limit on what it records, are not
+//! supported.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -20,7 +20,7 @@ use crate::{
     session::{ConnId, Sessions, Tracking},
 };
 
-/// What a command did that matters to tracking.
+/// An action of a command that matters to tracking.
 enum Happening {
     /// It has read. The server counts this for all keys that the command names.
     Read,
@@ -30,7 +30,7 @@ enum Happening {
     Published(Vec<ConnId>, Vec<u8>),
 }
 
-/// What one command did, in order.
+/// The actions of one command, in order.
 #[derive(Default)]
 pub(crate) struct Journal {
     happenings: Vec<Happening>,
@@ -51,7 +51,7 @@ impl Journal {
         self.happenings.push(Happening::Flushed);
     }
 
-    /// Notes a message to all that are subscribed to its channel. Returns how many they are.
+    /// Notes a message to all subscribers of its channel. Returns their number.
     pub(crate) fn published(
         &mut self,
         sessions: &Sessions,
@@ -78,7 +78,7 @@ pub(crate) struct Messages {
 }
 
 impl Messages {
-    /// Whether any connection waits for the expiry of a key.
+    /// Returns true if any connection waits for the expiry of a key.
     pub(crate) fn awaits_expiry(&self) -> bool {
         !self.readers.is_empty()
     }
@@ -165,7 +165,8 @@ impl Messages {
         }
     }
 
-    /// Also notifies connections that have read nothing, and the current one even if it tracks with NOLOOP.
+    /// Notifies all connections that track, including those that have read nothing, and the current
+    /// one even with NOLOOP.
     fn notify_all(
         &mut self,
         sessions: &mut Sessions,

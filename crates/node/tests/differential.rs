@@ -3,9 +3,9 @@
 //!
 //! Random sequences of commands run over TCP on several connections of both: one at a time,
 //! pipelined, and byte by byte. Replies that cannot be equal are compared by shape: TTLs within a
-//! tolerance, the clock, connection ids, INFO. The lock scripts run here as Lua on one side and as
-//! Rust on the other, among all kinds of commands, and in histories of nothing but locks, where the
-//! time of some holders is over before they let go.
+//! tolerance, the clock, connection IDs, INFO. The lock scripts run as Lua on one side and as Rust
+//! on the other, among all kinds of commands, and in histories of locks only, in which some holders
+//! expire before they release.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -63,7 +63,7 @@ fn random_histories_of_locks_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Beside locks that nobody shares, on the same names.
+/// Shared and exclusive locks, on the same names.
 #[test]
 fn random_histories_of_shared_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 3 => shared_call()];
@@ -83,7 +83,7 @@ fn random_histories_of_shared_locks_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Beside locks of the other kinds, on the same names.
+/// Permits and locks of the other kinds, on the same names.
 #[test]
 fn random_histories_of_permits_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 1 => shared_call(), 8 => permit_call()];
@@ -98,7 +98,7 @@ fn random_histories_of_permits_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Of Redisson's format, beside locks of redbolt's own on the same names.
+/// Locks in Redisson's format and in redbolt's, on the same names.
 #[test]
 fn random_histories_of_redisson_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 1 => permit_call(), 8 => redisson_call()];
@@ -115,7 +115,7 @@ fn random_histories_of_redisson_locks_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Of a lock registry of Spring's, whose locks are those of redbolt's own but for their end.
+/// Locks of Spring's registries, which differ from redbolt's only in their release.
 #[test]
 fn random_histories_of_spring_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![2 => lock_call(), 1 => redisson_call(), 3 => spring_call()];
@@ -127,7 +127,7 @@ fn random_histories_of_spring_locks_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Of python-redis-lock, beside locks of redbolt's own and an operator who breaks them.
+/// Locks of python-redis-lock and of redbolt, and an operator who breaks them.
 #[test]
 fn random_histories_of_python_redis_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 1 => redisson_call(), 12 => python_call()];
@@ -140,7 +140,7 @@ fn random_histories_of_python_redis_locks_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Of Symfony's, alone or beside others, and of redbolt's own readers on the same names.
+/// Symfony's locks, exclusive and shared, and redbolt's readers on the same names.
 #[test]
 fn random_histories_of_symfony_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 1 => shared_call(), 14 => symfony_call()];
@@ -157,7 +157,7 @@ fn random_histories_of_symfony_locks_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Of holders who say until when, beside members of the recipe, who have no TTL, and other locks.
+/// Locks whose value is a time, members of the recipe, which have no TTL, and other locks.
 #[test]
 fn random_histories_of_timed_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![2 => lock_call(), 1 => redisson_call(), 12 => timed_call()];
@@ -170,7 +170,7 @@ fn random_histories_of_timed_locks_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Of readers and writers of Redisson's, beside other locks on the same names.
+/// Redisson's readers and writers, and other locks on the same names.
 #[test]
 fn random_histories_of_redisson_s_readers_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 1 => redisson_call(), 12 => redisson_rw_call()];
@@ -184,7 +184,7 @@ fn random_histories_of_redisson_s_readers_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Of holders who change their mode, beside others.
+/// Holders that change their mode, and others.
 #[test]
 fn random_changes_of_mode_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 5 => shared_call(), 14 => mode_call()];
@@ -202,7 +202,7 @@ fn random_changes_of_mode_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Of waiters, beside locks of the other kinds that are not asked for in the queue.
+/// Waiters, and locks of the other kinds that are not requested in the queue.
 #[test]
 fn random_queues_get_the_replies_of_a_real_server() {
     let any_call =
@@ -224,7 +224,7 @@ fn random_queues_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Of those who wait for permits, beside others who wait, and those who have permits and find their semaphore marked.
+/// Waiters for permits, other waiters, and holders of permits whose semaphore is marked.
 #[test]
 fn random_queues_for_permits_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 1 => shared_call(), 16 => permit_call(), 10 => queue_call(), 36 => permit_queue_call()];
@@ -242,7 +242,7 @@ fn random_queues_for_permits_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Runs random sequences on both sides, this many of them with a password set.
+/// Runs random sequences on both sides, this share of them with a password set.
 fn compare(cases: u32, guarded: f64, steps: impl Strategy<Value = Vec<Step>>) -> Pair {
     let pair = RefCell::new(Pair::start());
     let variable = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
@@ -259,14 +259,14 @@ fn compare(cases: u32, guarded: f64, steps: impl Strategy<Value = Vec<Step>>) ->
         pair.clear(guarded);
         let begun = Instant::now();
         let outcome = pair.play(delivery, &steps).and_then(|()| pair.same_keys());
-        // What ends after some seconds may have ended on one side only.
+        // A short-lived key may have expired on one side only.
         if begun.elapsed() < SHORT_LIVED { outcome } else { Ok(()) }
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
     pair.into_inner()
 }
 
-/// With the same text, at the same point, and with the same keys left behind.
+/// Both refuse with the same text, at the same point, and leave the same keys.
 #[test]
 fn a_removed_command_is_refused_on_both_sides() {
     let digest = |text: &str| sha1_smol::Sha1::from(text).digest().to_string();
@@ -321,9 +321,9 @@ fn a_removed_command_is_refused_on_both_sides() {
     }
 }
 
-/// Taken away while others hold the resource in some way, as no operator should.
+/// A command is taken away while others hold the resource in some way, which no operator should do.
 #[test]
-fn a_script_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
+fn a_script_without_permission_ends_like_on_a_real_server() {
     let mut denying = Denying::start();
     let proposal = unix_micros().to_string();
     let fenced = [SHARER_A, "900000", &proposal, "900000", "1", "3"];
@@ -397,9 +397,10 @@ fn a_script_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
     assert!(refused >= 100, "{refused} were refused only");
 }
 
-/// A grant in the queue can be undone by whoever was granted it, nothing lives for ever, and where nobody is in the queue nothing is marked.
+/// A grant in the queue can be undone by its holder, no key lives for ever, and without a queue
+/// nothing is marked.
 #[test]
-fn a_script_of_the_queue_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
+fn a_script_of_the_queue_without_permission_ends_like_on_a_real_server() {
     let mut denying = Denying::start();
     let proposal = unix_micros().to_string();
     let asks = |mode: &'static str, token: &'static str, grace: &'static str| {
@@ -514,10 +515,10 @@ fn a_script_of_the_queue_that_may_not_go_on_ends_where_it_does_on_a_real_server(
     assert!(refused >= 100, "{refused} were refused only");
 }
 
-/// A writer that waits for those who share keeps readers out while its owner asks. A call from the future was made before the
-/// node's clock was set back.
+/// A writer that waits for readers keeps other readers out while its owner sends requests. A call
+/// from the future was made before the node's clock was set back.
 #[test]
-fn a_waiter_that_keeps_others_out_of_the_queue_has_to_ask_in_time() {
+fn a_waiter_that_blocks_others_has_to_send_requests_in_time() {
     let mut queue = Denying::start();
     let answer = |side: &mut Denying, words: &[&str]| {
         String::from_utf8(side.same(words)).unwrap().trim_end().to_owned()
@@ -526,7 +527,7 @@ fn a_waiter_that_keeps_others_out_of_the_queue_has_to_ask_in_time() {
         let keys = ["EVAL", ACQUIRE_IN_QUEUE.text, "5", "k", "line", "until", ticket, "call"];
         answer(side, &[&keys[..], &[token, "600000", "3", "0", "1000", "50", ticket]].concat())
     };
-    // As long as keys live that the servers are told of now.
+    // Waits as long as a key lives that both servers are sent now.
     let passes = |side: &mut Denying, ms: &str| {
         side.same(&["SET", "clock", "1", "PX", ms]);
         let until = Instant::now() + Duration::from_secs(60);
@@ -543,7 +544,7 @@ fn a_waiter_that_keeps_others_out_of_the_queue_has_to_ask_in_time() {
     passes(&mut queue, "600");
     assert!(is_pinged(&asks(&mut queue)), "it has not asked for a while");
     passes(&mut queue, "60");
-    // Its key goes with it.
+    // Its key is deleted with it.
     queue.same(&["SET", TICKET_OF_B, "1"]);
     assert!(asks(&mut queue).starts_with("+OK "));
     assert_eq!(answer(&mut queue, &["EXISTS", TICKET_OF_B]), ":0");
@@ -555,10 +556,11 @@ fn a_waiter_that_keeps_others_out_of_the_queue_has_to_ask_in_time() {
     let called = format!("{} {first}", unix_micros() / 1_000 + 60_000);
     queue.same(&["SET", "call", &called, "PX", "600000"]);
     let waits = ask(&mut queue, TICKET_OF_B, SHARER_B);
-    assert!(waits.contains(":50 "), "it is called anew: {waits}");
+    assert!(waits.contains(":50 "), "it is called again: {waits}");
 }
 
-/// Who is in the queue, who is not, and what is left of a queue: each rule alone, with what both sides answer.
+/// Waiters in the queue, clients outside it, and the remains of a queue: each rule alone, with the
+/// replies of both sides.
 #[test]
 fn each_rule_of_the_queue_alone() {
     let mut queue = Denying::start();
@@ -583,7 +585,7 @@ fn each_rule_of_the_queue_alone() {
         |ticket: &str, token: &str| format!("{ticket}{}:60000{}", &token[32..34], &token[34..]);
     let (a, b) = (member(TICKET_OF_A, SHARER_A), member(TICKET_OF_B, SHARER_B));
 
-    // A waits for B, who does not know of any queue. What is marked is marked once.
+    // A waits for B, which does not know of any queue. A marked key is marked once.
     queue.same(&["SET", "k", SHARER_B, "PX", "600000"]);
     assert!(ask(&mut queue, TICKET_OF_A, SHARER_A, "0").ends_with(" 1000 0 - -"));
     let marked = value(&mut queue);
@@ -600,7 +602,7 @@ fn each_rule_of_the_queue_alone() {
     assert_eq!(answers(&mut queue, &newcomer), "$-1");
     assert!(answers(&mut queue, &shares).starts_with(':'));
     assert_eq!(ask(&mut queue, TICKET_OF_B, SHARER_B, "0"), format!("+WAIT 0 1001 1 {a} -"));
-    // Whoever finds it called for a while is told what is left.
+    // A waiter that finds it called for a while receives the rest of the call.
     let called = format!("{} {a}", unix_micros() / 1_000 - 10_000);
     queue.same(&["SET", "call", &called, "PX", "600000"]);
     let waits = ask(&mut queue, TICKET_OF_B, SHARER_B, "0");
@@ -611,11 +613,11 @@ fn each_rule_of_the_queue_alone() {
     assert_eq!(leave(&mut queue, TICKET_OF_A, &a), ":1");
     assert_ne!(value(&mut queue), SHARER_A, "B waits");
     assert_eq!(leave(&mut queue, TICKET_OF_B, &b), ":1");
-    assert_eq!(value(&mut queue), SHARER_A, "nobody does");
+    assert_eq!(value(&mut queue), SHARER_A, "no process waits");
     assert_eq!(answers(&mut queue, &["EVAL", UNDO.text, "1", "k", SHARER_A]), ":1");
     assert_eq!(answers(&mut queue, &["EXISTS", "k", "line", "until", "call"]), ":0");
 
-    // Readers are beside readers, but not past a writer that waits for them.
+    // Readers share with readers, but do not pass a writer that waits for them.
     let sharing_a = member(SHARING_TICKET_OF_A, SHARER_A);
     assert_eq!(ask(&mut queue, SHARING_TICKET_OF_A, SHARER_A, "0"), "+OK 1000");
     assert_eq!(ask(&mut queue, SHARING_TICKET_OF_B, SHARER_B, "0"), "+OK 1001");
@@ -640,10 +642,10 @@ fn each_rule_of_the_queue_alone() {
     assert_eq!(answers(&mut queue, &broken), ":1");
     assert_eq!(value(&mut queue), "\nredbolt");
 
-    // Data of others is in the way, and stays.
+    // Data of others blocks the queue, and stays.
     queue.same(&["FLUSHALL"]);
     queue.same(&["SET", "k", "foreign"]);
-    assert_eq!(answers(&mut queue, &["EVAL", UNDO.text, "1", "k"]), ":0", "no token is nobody's");
+    assert_eq!(answers(&mut queue, &["EVAL", UNDO.text, "1", "k"]), ":0", "a token is required");
     for foreign in ["foreign", "foreign\n17"] {
         queue.same(&["SET", "k", foreign]);
         assert!(ask(&mut queue, TICKET_OF_A, SHARER_A, "0").starts_with("+WAIT -1 "));
@@ -654,7 +656,7 @@ fn each_rule_of_the_queue_alone() {
 
 /// A request costs a node the same behind 128 tickets and behind thousands.
 #[test]
-fn a_waiter_looks_at_the_128_tickets_before_its_own_and_waits_for_those_farther_ahead() {
+fn a_waiter_reads_the_128_tickets_in_front_and_waits_for_those_farther_ahead() {
     let mut queue = Denying::start();
     let mut answer = |words: &[&str]| {
         let reply = String::from_utf8(queue.same(words)).unwrap();
@@ -703,14 +705,14 @@ fn a_waiter_looks_at_the_128_tickets_before_its_own_and_waits_for_those_farther_
     let last = name('s', 129);
     let nearest_unseen = member(&name('s', 1));
     assert_eq!(place(say(ask(&last))), format!("2 {nearest_unseen} -"));
-    // A writer among the 128 is in its way, as before.
+    // A writer among the 128 blocks it, as before.
     let writer = name('x', 500);
     assert_eq!(place(say(ask(&writer))).split(' ').next(), Some("130"));
     let behind = name('s', 130);
     let nearest_unseen = member(&name('s', 3));
     let waits = format!("5 {} {nearest_unseen}", member(&writer));
     assert_eq!(place(say(ask(&behind))), waits);
-    // The last reader comes in with the others once the one that it waits for has left.
+    // The last reader is let in with the others once the one that it waits for has left.
     assert_eq!(say(leave(&name('s', 1), &member(&name('s', 1)))), ":1");
     assert_eq!(place(say(ask(&last))), "0 - -");
 
@@ -728,9 +730,9 @@ fn a_waiter_looks_at_the_128_tickets_before_its_own_and_waits_for_those_farther_
     }
 }
 
-/// Only a real server can be given such data.
+/// Only a real server can have such data.
 #[test]
-fn data_of_others_is_in_the_way_of_a_queue_and_stays() {
+fn foreign_data_blocks_a_queue_and_stays() {
     let server = Server::start();
     let mut real = Side::of(&server.address());
     let keys = ["5", "k", "line", "until", TICKET_OF_A, "call"];
@@ -765,9 +767,9 @@ fn data_of_others_is_in_the_way_of_a_queue_and_stays() {
     }
 }
 
-/// Tickets whose time is over, as a real server sees them; 64 of them go at once.
+/// Expired tickets on a real server; 64 of them are removed at once.
 #[test]
-fn dead_tickets_go_from_a_real_queue() {
+fn expired_tickets_are_removed_from_a_real_queue() {
     let server = Server::start();
     let mut real = Side::of(&server.address());
     for dead in 0..70 {
@@ -787,7 +789,8 @@ fn dead_tickets_go_from_a_real_queue() {
     }
 }
 
-/// A ticket that leaves, or loses its place because it does not come when it is called, goes from both sets of the queue.
+/// A ticket that leaves, or loses its place because it does not come when called, is removed from
+/// both sets of the queue.
 #[test]
 fn a_ticket_that_is_no_longer_in_the_queue_has_no_end_either() {
     let mut queue = Denying::start();
@@ -818,7 +821,8 @@ fn a_ticket_that_is_no_longer_in_the_queue_has_no_end_either() {
     }
 }
 
-/// The last in the queue takes the mark away: a holder that has ended goes with it, and the others end when they would have.
+/// The last ticket's removal also removes the mark: an expired holder is removed with it, and the
+/// others keep their ends.
 #[test]
 fn without_a_queue_no_key_outlives_its_holders() {
     let mut queue = Denying::start();
@@ -849,9 +853,10 @@ fn without_a_queue_no_key_outlives_its_holders() {
     assert_eq!(queue.same(&["EXISTS", "k"]), b":0\r\n");
 }
 
-/// The mark keeps a key for 8 s past its holder's end. That holder cannot extend its lock then, nor write a counter back.
+/// The mark keeps a key for 8 s past its holder's end. That holder can then neither extend its lock
+/// nor write a counter back.
 #[test]
-fn a_marked_holder_ends_when_it_was_told() {
+fn a_marked_holder_ends_at_its_original_end() {
     let mut queue = Denying::start();
     let now = unix_micros() / 1_000;
     let extend = ["EVAL", EXTEND.text, "1", "k", SHARER_A, "600000"];
@@ -875,9 +880,10 @@ fn a_marked_holder_ends_when_it_was_told() {
     assert_eq!(score, format!("${}\r\n{ends}\r\n", ends.len()).as_bytes());
 }
 
-/// A script that gives a permit leaves nothing that lives for ever, and nothing that its undo could not take away.
+/// A script that gives a permit leaves nothing that lives for ever, and nothing that its undo
+/// cannot remove.
 #[test]
-fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
+fn a_script_of_permits_without_permission_ends_like_on_a_real_server() {
     let mut denying = Denying::start();
     let proposal = unix_micros().to_string();
     let asks = |token: &'static str, first: &'static str, step: &'static str| {
@@ -973,15 +979,16 @@ fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() 
     assert!(refused >= 100, "{refused} were refused only");
 }
 
-/// A node without a socket and a real server, from both of which commands can be taken at any time.
+/// A node without a socket and a real server, from both of which commands can be taken away at any
+/// time.
 struct Denying {
     store: Store,
     conn: ConnId,
     real: Side,
     _server: Server,
-    /// When the keys began that there are.
+    /// The time from which the current keys exist.
     flushed: Instant,
-    /// The longest that the real server was behind the other since then, as on a machine that is stalled.
+    /// The maximum delay of the real server behind the other since then, as on a stalled machine.
     behind: Duration,
 }
 
@@ -1035,9 +1042,9 @@ impl Denying {
     }
 }
 
-/// A lock that is given can be undone, and no set lives for ever.
+/// A granted lock can be undone, and no set lives for ever.
 #[test]
-fn a_script_of_symfony_s_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
+fn a_script_of_symfony_without_permission_ends_like_on_a_real_server() {
     let mut denying = Denying::start();
     let ours = format!("s:{SHARER_A}");
     let other = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -1075,9 +1082,10 @@ fn a_script_of_symfony_s_that_may_not_go_on_ends_where_it_does_on_a_real_server(
     }
 }
 
-/// No lock is given whose end could not be told, none stays that was let go of, and no entry of a list lives for ever.
+/// No script grants a lock without being able to report its release, no lock stays after its
+/// release, and no entry of a list lives for ever.
 #[test]
-fn a_script_of_python_redis_lock_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
+fn a_script_of_python_redis_lock_without_permission_ends_like_on_a_real_server() {
     let mut denying = Denying::start();
     let ask =
         ["EVAL", ACQUIRE_PYTHON.text, "3", "lock:a", "lock-signal:a", "guard", SHARER_A, "900000"];
@@ -1251,14 +1259,14 @@ fn the_same_commands_are_refused_while_the_keys_are_loaded() {
     assert!(last.reply().starts_with(b"-LOADING "), "it has loaded all before the last command");
 }
 
-/// How the bytes of a sequence are sent.
+/// The way in which the bytes of a sequence are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Delivery {
     /// One command, then its reply.
     InTurn,
     /// Consecutive commands of one connection in one write, then all their replies.
     Pipelined,
-    /// One command at a time, with each byte in a write of its own, or a few bytes of a long one.
+    /// One command at a time, with each byte written separately, or a few bytes of a long one.
     ByteByByte,
 }
 
@@ -1276,19 +1284,19 @@ enum Word {
     /// key expires while a sequence runs. Different, so that comparing two expiries never depends
     /// on a millisecond.
     Span(u64),
-    /// The same, and this many milliseconds more.
+    /// A `Span` of this many milliseconds, and as many units more.
     SpanAnd(u64),
     /// This many microseconds after the start of the sequence, in Unix time.
     Instant(i64),
-    /// So many seconds after the start of the sequence, in Unix time.
+    /// This many seconds after the start of the sequence, in Unix time.
     Second(i64),
-    /// The id of the connection in this slot.
+    /// The ID of the connection in this slot.
     IdOf(usize),
-    /// A millisecond, and nothing is sent until it is over.
+    /// One millisecond; nothing is sent until it has passed.
     Brief,
 }
 
-/// Readable in a failure report.
+/// Formats words for failure reports.
 impl fmt::Debug for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -1339,8 +1347,8 @@ fn expire_command() -> impl Strategy<Value = Vec<Word>> {
     let any_condition = vec(select(vec!["NX", "xx", "GT", "lt", "FOO"]), 0..2);
     let odd = (select(vec!["EXPIRE", "PEXPIRE"]), odd_number())
         .prop_map(|(name, number)| [text(name), text(number)]);
-    // The same odd number in two steps differs by the time between them, which is not the same on
-    // both sides.
+    // One odd number in two steps differs by the time between them, which is not the same on both
+    // sides.
     let blind_condition = vec(select(vec!["NX", "xx", "FOO"]), 0..2);
     let call = prop_oneof![4 => (spans, any_condition), 1 => (odd, blind_condition)];
     (call, key()).prop_map(|(([name, time], conditions), key)| {
@@ -1404,7 +1412,7 @@ fn script_call(name: &str, script: &str, keys: Vec<Word>, token: Word) -> Vec<Wo
     [head, keys, vec![token], arguments].concat()
 }
 
-/// Commands of clients on the keys of a lock, and of others on the same keys.
+/// Generates commands of clients on the keys of a lock, and of others on the same keys.
 fn lock_step(call: impl Strategy<Value = Vec<Word>>) -> impl Strategy<Value = Step> {
     let look =
         (select(vec!["GET", "PTTL", "DEL", "TYPE", "ZCARD", "HLEN"]), select(LOCK_KEYS.to_vec()))
@@ -1467,10 +1475,10 @@ fn lock_call() -> impl Strategy<Value = Vec<Word>> {
     ]
 }
 
-/// Of those who share a resource, which may be held otherwise.
+/// Generates commands of readers, on a resource that may be held in another way.
 fn shared_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
-    // Seldom a key that is there for something else.
+    // Seldom a key with other data.
     let resource = || {
         prop_oneof![12 => select(vec!["r1", "r1", "r2"]), 1 => select(vec!["c1", "guard"])]
             .prop_map(text)
@@ -1526,10 +1534,10 @@ fn shared_call() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![4 => acquire, 5 => acquire_fenced, 7 => write_back, 5 => extend, 3 => undo, 3 => of_operator]
 }
 
-/// Of those who have permits of a resource, which may be held otherwise.
+/// Generates commands of holders of permits, on a resource that may be held in another way.
 fn permit_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
-    // Seldom keys that are there for something else.
+    // Seldom keys with other data.
     let pair = || {
         let usual = select(vec![["r1", "u1"], ["r1", "u1"], ["r2", "u2"]]);
         let odd = select(vec![["c1", "u1"], ["r1", "r2"], ["r1", "c1"]]);
@@ -1577,10 +1585,10 @@ fn permit_call() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![8 => acquire, 4 => write_back, 5 => extend, 3 => undo, 2 => of_operator]
 }
 
-/// Of those who lock as Redisson does what may be held otherwise.
+/// Generates commands in Redisson's format, on a resource that may be held in another way.
 fn redisson_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
-    // Seldom keys that are there for something else.
+    // Seldom keys with other data.
     let pair = || {
         let usual = select(vec![["r1", "f1"], ["r1", "f1"], ["r2", "f2"]]);
         let odd = select(vec![["c1", "f1"], ["r1", "r2"], ["r1", "u1"]]);
@@ -1619,7 +1627,8 @@ fn redisson_call() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![6 => acquire, 3 => write_back, 4 => extend, 4 => undo, 6 => of_operator]
 }
 
-/// Of those who have a lock as a member of Spring's registries, which may be held otherwise.
+/// Generates commands of members of Spring's registries, on a resource that may be held in another
+/// way.
 fn spring_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
     let resource = || select(vec!["r1", "r1", "r2"]).prop_map(text);
@@ -1637,7 +1646,8 @@ fn spring_call() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![3 => acquire, 2 => extend, 3 => undo, 2 => force]
 }
 
-/// Of those who have a lock of python-redis-lock, which is held otherwise now and then, and whose list may be something else.
+/// Generates commands of python-redis-lock, on a key that sometimes is held in another way and a
+/// list that may be something else.
 fn python_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
     let pair = || {
@@ -1675,7 +1685,7 @@ fn python_call() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![5 => acquire, 2 => extend, 4 => undo, 2 => force, 2 => by_hand.prop_map(line)]
 }
 
-/// Of holders of Symfony's locks, which are held otherwise now and then.
+/// Generates commands of Symfony's holders, on a resource that sometimes is held in another way.
 fn symfony_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
     let resource =
@@ -1722,7 +1732,7 @@ fn symfony_call() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![16 => ask, 12 => extend, 8 => undo, 6 => of_operator]
 }
 
-/// Of those whose value is a time, and members that leave one of their own.
+/// Generates commands of holders whose value is a time, and of members that leave their own.
 fn timed_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
     let resource =
@@ -1772,7 +1782,8 @@ fn timed_call() -> impl Strategy<Value = Vec<Word>> {
     ]
 }
 
-/// Of readers and writers as Redisson has them, and of those who touch the keys that readers have.
+/// Generates commands of Redisson's readers and writers, and of clients that touch the readers'
+/// keys.
 fn redisson_rw_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
     let resource =
@@ -1814,7 +1825,7 @@ fn redisson_rw_call() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![6 => ask, 3 => extend, 4 => undo, 2 => force, 2 => of_holds]
 }
 
-/// Of holders with two claims, of which each may be the other's.
+/// Generates commands of holders with two claims, each of which may be the other's.
 fn mode_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
     let resource = || select(vec!["r1", "r1", "r1", "r1", "r2"]).prop_map(text);
@@ -1847,7 +1858,7 @@ fn mode_call() -> impl Strategy<Value = Vec<Word>> {
             call(name, DOWNGRADE.text, keys, vec![text(token), ttl, text("3"), digits])
         },
     );
-    // Both of a holder's names, more often the one that such a script is for.
+    // Both names of a holder, more often the one for which such a script is meant.
     let of = move |marked: bool| {
         let others = if marked { 1 } else { 4 };
         prop_oneof![others => known().prop_map(text), 5 - others => writer()]
@@ -1874,14 +1885,14 @@ fn mode_call() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![3 => hold, 3 => upgrade, 6 => fenced, 5 => downgrade, 9 => extend, 6 => undo, 1 => write_back]
 }
 
-/// Of those who wait for a resource, and of those who hold it and find it marked.
+/// Generates commands of waiters for a resource, and of holders that find it marked.
 fn queue_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
     let at = || select(vec![0, 0, 0, 0, 0, 1]);
     let known = || select(vec![SHARER_A, SHARER_A, SHARER_A, SHARER_B, SECOND_OF_A, TWIN_OF_A]);
     let ttl = || prop_oneof![5 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
     let mode = || select(vec!["x", "s"]);
-    // No grace, or more than a sequence takes: nothing in between is the same on both sides.
+    // No grace, or more than a sequence takes: anything in between could differ between the sides.
     let grace = || select(vec!["60000", "60000", "60000", "-1"]);
     let stamp = select(vec![-3_000_000, 7, 60_000_000]).prop_map(Word::Instant);
     let stamp = prop_oneof![3 => Just(text("0")), 1 => stamp];
@@ -1955,7 +1966,8 @@ fn queue_call() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![12 => acquire, 8 => leave, 18 => of_holder, 2 => by_hand, 1 => closed]
 }
 
-/// Of those who wait for one of few permits, and of those who have one and find their semaphore marked.
+/// Generates commands of waiters for one of few permits, and of holders that find their semaphore
+/// marked.
 fn permit_queue_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
     let known = || select(vec![SHARER_A, SHARER_A, SHARER_B, SECOND_OF_A, TWIN_OF_A]);
@@ -2012,12 +2024,12 @@ fn permit_queue_call() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![14 => acquire, 7 => leave, 12 => of_holder, 2 => by_hand]
 }
 
-/// The keys of an operator who breaks this lock.
+/// Returns the keys of an operator who breaks this lock.
 fn breaks(resource: &str) -> Vec<Word> {
     vec![text(resource), text("u1")]
 }
 
-/// Of one of two resources, and of a ticket.
+/// Returns the keys of one of two resources, and of a ticket.
 fn queue_keys(at: usize, ticket: &str) -> Vec<Word> {
     let own = [["r1", "l1", "e1"], ["r2", "l2", "e2"]][at].map(text);
     let more = [text(&format!("w:{}", &ticket[..3])), text(["n1", "n2"][at])];
@@ -2046,7 +2058,7 @@ fn count(words: &[Word]) -> Word {
     text(&words.len().to_string())
 }
 
-/// Well within the 5 s that a proposal may be off, or far outside.
+/// Generates proposals well within the 5 s of tolerance, or far outside.
 fn proposal() -> impl Strategy<Value = Word> {
     let near = select(vec![-1_000_000, -1, 0, 700_000]);
     let far = select(vec![-600_000_000, 400_000_000]);
@@ -2061,7 +2073,7 @@ fn restart_guard_value() -> impl Strategy<Value = Word> {
     select(vec!["run-1:30000:3:0", "run-2:30000:3:0", ""]).prop_map(text)
 }
 
-/// Within a quarantine, past it, or a length that no client sets.
+/// Generates TTLs within a quarantine, past it, or that no client sets.
 fn restart_guard_ttl() -> impl Strategy<Value = Word> {
     prop_oneof![
         4 => select(vec![Word::Span(1), text(&(BIG_MS - SHORTEST_SPAN).to_string())]),
@@ -2079,7 +2091,8 @@ fn restart_guard_write() -> impl Strategy<Value = Vec<Word>> {
         .prop_map(|(value, ttl)| [vec![text("SET"), text("guard"), value], ttl].concat())
 }
 
-/// Numbers behind and ahead of the clock, around the largest one, odd ones, and invalid ones.
+/// Generates numbers behind and ahead of the clock, around the largest one, odd ones, and invalid
+/// ones.
 fn counter_write() -> impl Strategy<Value = Vec<Word>> {
     let numbers = select(vec![
         "1",
@@ -2220,7 +2233,7 @@ fn server_command() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![5 => lines, 1 => no_password, 3 => info]
 }
 
-/// An existing command with any number of arguments that make little sense.
+/// Generates an existing command with any number of arguments that make little sense.
 fn wrong_command() -> impl Strategy<Value = Vec<Word>> {
     let names = select(vec![
         "SET",
@@ -2269,7 +2282,7 @@ fn wrong_command() -> impl Strategy<Value = Vec<Word>> {
     })
 }
 
-/// An unknown command name, with arbitrary bytes behind it.
+/// Generates an unknown command name, with arbitrary bytes behind it.
 fn unknown_command() -> impl Strategy<Value = Vec<Word>> {
     (vec(any::<u8>(), 0..150), vec(vec(any::<u8>(), 0..150), 0..4)).prop_map(|(tail, arguments)| {
         let name = [&b"FOO"[..], &tail].concat();
@@ -2296,7 +2309,7 @@ fn token() -> impl Strategy<Value = Word> {
     select(vec!["token-a", "token-b"]).prop_map(text)
 }
 
-/// Names that redbolt gives to those who share a resource, and one that it does not.
+/// Generates names that redbolt gives to readers, and one that it does not.
 fn sharer() -> impl Strategy<Value = Word> {
     prop_oneof![6 => select(vec![SHARER_A, SHARER_A, SHARER_A, TWIN_OF_A, SHARER_B, TWIN_OF_B]), 1 => Just("token-a")]
         .prop_map(text)
@@ -2342,7 +2355,7 @@ struct Pair {
     real: Side,
     /// Unix time in microseconds.
     start: i64,
-    /// Scripts that were sent as text, and the replies.
+    /// The scripts that were sent as text, and the replies.
     scripts: Vec<(Vec<u8>, Vec<u8>)>,
     _node: Node,
     _server: Server,
@@ -2353,7 +2366,7 @@ impl Pair {
         Self::of(Server::with(&["--user", "bob", "on", ">pw", "~*", "&*", "+@all"]), |_| {})
     }
 
-    /// A pair on which an operator has taken a command away.
+    /// Starts a pair from which an operator has taken a command away.
     fn without(command: &str, denial: Denial) -> Self {
         let minus = format!("-{command}");
         let args = match denial {
@@ -2390,7 +2403,7 @@ impl Pair {
         self.start = unix_micros();
     }
 
-    /// Each script got replies with each of these beginnings, and more than a few.
+    /// Asserts that each script got more than a few replies with each of these beginnings.
     fn has_answered(&self, expected: &[(&str, &[&str])]) {
         for (script, replies) in expected {
             for reply in *replies {
@@ -2403,7 +2416,7 @@ impl Pair {
         }
     }
 
-    /// Compares all keys that a sequence may have left: which there are, and then what they hold.
+    /// Compares all keys that a sequence may have left: first which exist, then their contents.
     fn same_keys(&mut self) -> Result<(), TestCaseError> {
         let of_locks = LOCK_KEYS.into_iter().chain(QUEUE_KEYS).map(str::as_bytes);
         let keys: Vec<&[u8]> = KEYS.into_iter().chain(of_locks).collect();
@@ -2423,7 +2436,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Asks both the same on one connection, and returns the replies of the real one.
+    /// Sends the same commands to both on one connection, and returns the replies of the real one.
     fn ask_both(&mut self, commands: Vec<Vec<Word>>) -> Result<Vec<Vec<u8>>, TestCaseError> {
         let steps: Vec<_> = commands.into_iter().map(|words| Step { slot: 0, words }).collect();
         self.fly(Delivery::Pipelined, 0, &steps)
@@ -2451,7 +2464,7 @@ impl Pair {
         steps: &[Step],
     ) -> Result<Vec<Vec<u8>>, TestCaseError> {
         let embedded = self.embedded.exchange(delivery, self.start, at, steps);
-        // It is the embedded node whose reader is tried with single bytes.
+        // Single bytes test the reader of the embedded node.
         let whole = if delivery == Delivery::ByteByByte { Delivery::InTurn } else { delivery };
         let real = self.real.exchange(whole, self.start, at, steps);
         for ((step, embedded), real) in steps.iter().zip(&embedded).zip(&real) {
@@ -2478,7 +2491,7 @@ impl Pair {
     }
 }
 
-/// Commands that show what is in a key, whatever its type.
+/// Returns commands that show the content of a key of any type.
 fn contents_of(key: Word) -> Vec<Vec<Word>> {
     let fields = ["0", "1", "2", "3", "4", SHARER_A, TWIN_OF_A, SHARER_B, TWIN_OF_B];
     let mut commands = vec![
@@ -2491,8 +2504,8 @@ fn contents_of(key: Word) -> Vec<Vec<Word>> {
     commands
 }
 
-/// How many steps from the first on go into one write: those of one connection, up to one that ends
-/// a connection or whose time is brief.
+/// Returns the number of steps that go into one write: those of one connection, up to one that ends
+/// a connection or has a brief time.
 fn flight(steps: &[Step]) -> usize {
     let together = steps.iter().take_while(|step| step.slot == steps[0].slot).count();
     let is_last = |step: &Step| step.may_end_connections() || step.is_brief();
@@ -2516,7 +2529,7 @@ impl Step {
         self.words.iter().any(|word| matches!(word, Word::Brief))
     }
 
-    /// The connections that this command ended, if it got this reply.
+    /// Returns the connections that this command ended, if it got this reply.
     fn ended_slots(&self, reply: &[u8]) -> Vec<usize> {
         let killed_some = reply.starts_with(b":") && reply != b":0\r\n";
         match self.word(0).as_str() {
@@ -2548,7 +2561,7 @@ impl Side {
     }
 
     /// Resets the server and all connections; the last connection uses another database. The
-    /// present password, if any, is the only one that the sequences set.
+    /// current password, if any, is the only one that the sequences set.
     fn clear(&mut self, password: &str) {
         self.ask(0, &["AUTH", "default", "sesame"]);
         self.ask(0, &["CONFIG", "SET", "maxmemory", "0", "maxmemory-policy", "noeviction"]);
@@ -2558,7 +2571,7 @@ impl Side {
         for slot in 0..SLOTS {
             assert_eq!(self.ask(slot, &["RESET"]), b"+RESET\r\n");
         }
-        // Refused where a password is set.
+        // This is refused if a password is set.
         self.ask(SLOTS - 1, &["SELECT", "1"]);
     }
 
@@ -2596,7 +2609,7 @@ impl Side {
         }
     }
 
-    /// Whether the connection has ended; opens another in its place.
+    /// Returns true if the connection has ended; opens another in its place.
     fn has_ended(&mut self, slot: usize) -> bool {
         let ended = self.slots[slot].stream.fill_buf().is_ok_and(<[u8]>::is_empty);
         self.slots[slot] = Slot::open(&self.address);
@@ -2611,7 +2624,7 @@ impl Slot {
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let mut slot = Self { stream: BufReader::new(stream), id: 0 };
         slot.send(&encode(vec![b"CLIENT".to_vec(), b"ID".to_vec()]), Delivery::InTurn);
-        // With a password set by now, the id stays unknown, and 0 matches no connection.
+        // If a password is set by now, the ID stays unknown, and 0 matches no connection.
         slot.id = integer(&slot.reply()).unwrap_or(0) as u64;
         slot
     }
@@ -2626,7 +2639,7 @@ impl Slot {
         bytes.chunks(size).for_each(|piece| self.stream.get_mut().write_all(piece).unwrap());
     }
 
-    /// One reply as its bytes; a text of the test where there is none.
+    /// Returns the bytes of one reply, or a text of the test if there is none.
     fn reply(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match copy_reply(&mut self.stream, &mut bytes) {
@@ -2660,12 +2673,12 @@ fn encode(words: Vec<Vec<u8>>) -> Vec<u8> {
     bytes
 }
 
-/// Milliseconds, different for each step and not in the order of the steps.
+/// Returns milliseconds that differ between steps and are not in the order of the steps.
 fn span(step: usize) -> u64 {
     SHORTEST_SPAN * (1 + (step as u64 * 17) % 61)
 }
 
-/// Equal, or of the same shape where the replies cannot be equal.
+/// Returns true if the replies are equal, or of the same shape if they cannot be equal.
 fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
     match (name, second) {
         ("TTL", _) => embedded == real || is_close(embedded, real, 1_000),
@@ -2690,7 +2703,7 @@ fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
         ("ZRANGE" | "ZSCORE", _) => have_close_ends(embedded, real),
         ("TIME", _) => embedded == real || are_times(embedded, real),
         ("INFO", _) => embedded == real || is_info_part(embedded, real),
-        // Scripts that are no lock scripts fail on both sides, for different reasons.
+        // Scripts that are not lock scripts fail on both sides, for different reasons.
         ("EVAL", text) if !text.starts_with("LOCAL") && !text.starts_with("FOR") => {
             embedded == real || is_error(embedded) && is_error(real)
         }
@@ -2700,11 +2713,11 @@ fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
 }
 
 thread_local! {
-    /// By how many ms the real server was behind in this test, and how old its keys are.
+    /// The delay of the real server in this test, in ms, and the age of its keys.
     static LAG: Cell<[u64; 2]> = const { Cell::new([0; 2]) };
 }
 
-/// Both are remaining times of a key with a TTL.
+/// Returns true if both replies are close remaining times of a key with a TTL.
 fn is_close(embedded: &[u8], real: &[u8], unit: u64) -> bool {
     let span = |reply| integer(reply).and_then(|n| u64::try_from(n).ok());
     match (span(embedded), span(real)) {
@@ -2719,14 +2732,14 @@ fn is_close(embedded: &[u8], real: &[u8], unit: u64) -> bool {
     }
 }
 
-/// Whether a script is called by this word, its text or its digest.
+/// Returns true if this word, a text or a digest, calls the script.
 fn is_script(text: &str, word: &str) -> bool {
     let digest = sha1_smol::Sha1::from(text).digest().to_string();
     [text, &digest].iter().any(|it| it.eq_ignore_ascii_case(word))
 }
 
-/// Both tell the same place in the queue, or the same grant, but for the time left, of a holder or of a call, and a stamp that the
-/// clock gave.
+/// Returns true if both replies are the same place in the queue, or the same grant, except for the
+/// time left of a holder or a call, and a stamp from the clock.
 fn is_same_place(script: &str, embedded: &[u8], real: &[u8]) -> bool {
     if ![ACQUIRE_IN_QUEUE.text, ACQUIRE_PERMIT_IN_QUEUE.text]
         .into_iter()
@@ -2755,16 +2768,16 @@ fn is_same_place(script: &str, embedded: &[u8], real: &[u8]) -> bool {
     embedded.len() == real.len() && embedded.iter().zip(&real).enumerate().all(is_close)
 }
 
-/// Where an answer names the last who stands before.
+/// The word of a reply that names the last ticket in front.
 const LAST: usize = 4;
 
-/// Both the same but for a time: a mark, and who was called.
+/// Returns true if both replies are equal except for the time in a mark or a call.
 fn is_same_mark(embedded: &[u8], real: &[u8]) -> bool {
     let begins = |reply: &[u8]| reply.splitn(3, |byte| b"\n ".contains(byte)).count() == 3;
     begins(embedded) && have_close_ends(embedded, real)
 }
 
-/// Both tell the same fields, which a server has in an order of its own.
+/// Returns true if both replies have the same fields, which a server has in another order.
 fn is_same_hash(embedded: &[u8], real: &[u8]) -> bool {
     let fields = |reply: &[u8]| {
         let text = String::from_utf8_lossy(reply).into_owned();
@@ -2775,7 +2788,7 @@ fn is_same_hash(embedded: &[u8], real: &[u8]) -> bool {
     fields(embedded).is_some() && fields(embedded) == fields(real)
 }
 
-/// Both the same holder behind a time that is close to the other.
+/// Returns true if both replies have the same holder behind close times.
 fn is_same_holder(embedded: &[u8], real: &[u8]) -> bool {
     let parts = |reply: &[u8]| {
         let value = String::from_utf8_lossy(reply).into_owned();
@@ -2787,10 +2800,10 @@ fn is_same_holder(embedded: &[u8], real: &[u8]) -> bool {
     are_now && one.1 == other.1 && one.0.abs_diff(other.0) <= TOLERANCE / 1_000
 }
 
-/// A number of seconds that is no time of day today.
+/// A number of seconds that is not a current time.
 const THE_PAST: u64 = 1_000_000_000;
 
-/// Both name the same reason why a script did nothing, with close numbers.
+/// Returns true if both replies give the same reason why a script did nothing, with close numbers.
 fn is_same_refusal(embedded: &[u8], real: &[u8]) -> bool {
     let number =
         |reply: &[u8], reason: &[u8]| integer(&[b":", reply.strip_prefix(reason)?].concat());
@@ -2800,7 +2813,7 @@ fn is_same_refusal(embedded: &[u8], real: &[u8]) -> bool {
     is_close(restart_guards, TOLERANCE) || is_close(clocks, TOLERANCE * 1_000)
 }
 
-/// Both the same names, each behind a time left that is close to the other.
+/// Returns true if both replies have the same names, each behind a close remaining time.
 fn is_same_view(embedded: &[u8], real: &[u8]) -> bool {
     let lines = |reply: &[u8]| {
         let text = String::from_utf8_lossy(reply).into_owned();
@@ -2818,7 +2831,8 @@ fn is_same_view(embedded: &[u8], real: &[u8]) -> bool {
     is_bulk && embedded.len() == real.len() && embedded.iter().zip(&real).all(is_close)
 }
 
-/// Both the same tickets in the same order, with close stamps and times, behind the same count and the same mark.
+/// Returns true if both replies have the same tickets in the same order, with close stamps and
+/// times, behind the same count and the same mark.
 fn is_same_queue(embedded: &[u8], real: &[u8]) -> bool {
     let words = |reply: &[u8]| {
         let text = String::from_utf8_lossy(reply).into_owned();
@@ -2844,14 +2858,15 @@ fn is_same_queue(embedded: &[u8], real: &[u8]) -> bool {
     is_bulk && embedded.len() == real.len() && embedded.iter().zip(&real).enumerate().all(is_same)
 }
 
-/// Those that end in the same millisecond on one side are in another order.
+/// Sorts by name, because members that end in the same millisecond on one side may be in another
+/// order.
 fn by_name(reply: &[u8]) -> Vec<u8> {
     let mut words: Vec<&[u8]> = reply.split(|&byte| byte == b'\n').collect();
     words.sort_by_key(|word| if word.starts_with(b"1") { &b"1"[..] } else { word });
     words.join(&b'\n')
 }
 
-/// Equal but for Unix times in ms, which are close.
+/// Returns true if both replies are equal except for Unix times in ms, which are close.
 fn have_close_ends(embedded: &[u8], real: &[u8]) -> bool {
     let words = |reply: &[u8]| {
         let text = String::from_utf8_lossy(reply).into_owned();
@@ -2862,7 +2877,7 @@ fn have_close_ends(embedded: &[u8], real: &[u8]) -> bool {
     embedded.len() == real.len() && embedded.iter().zip(&real).all(is_close)
 }
 
-/// Both are Unix times, in ms or in µs, which are close.
+/// Returns true if both are Unix times, in ms or in µs, which are close.
 fn are_close_ends(a: &str, b: &str) -> bool {
     let time = |text: &str| text.parse().ok().filter(|&time: &u64| time > 1_000_000_000_000);
     match (time(a), time(b)) {
@@ -2884,7 +2899,7 @@ fn are_times(embedded: &[u8], real: &[u8]) -> bool {
     }
 }
 
-/// The Unix time in a reply to TIME.
+/// Returns the Unix time in a reply to TIME.
 fn micros(reply: &[u8]) -> Option<u64> {
     let text = String::from_utf8(reply.to_vec()).ok()?;
     let ["*2", "$10", seconds, _, micros] = text.lines().collect::<Vec<_>>()[..] else {
@@ -2894,8 +2909,8 @@ fn micros(reply: &[u8]) -> Option<u64> {
     Some(seconds.parse::<u64>().ok()? * 1_000_000 + micros)
 }
 
-/// The embedded node has some of the sections and some of their lines. A client cannot distinguish
-/// their form and values from the real ones.
+/// Returns true if the embedded node's INFO has some of the sections and some of their lines, in a
+/// form that a client cannot distinguish from the real one.
 fn is_info_part(embedded: &[u8], real: &[u8]) -> bool {
     let (embedded, real) = (String::from_utf8_lossy(embedded), String::from_utf8_lossy(real));
     let (embedded, real) = (info_lines(&embedded), info_lines(&real));
@@ -2933,24 +2948,24 @@ fn is_error(reply: &[u8]) -> bool {
 const KEYS: [&[u8]; 4] = [b"k1", b"k2", b"", b"\r\n\0\xff"];
 /// Two resources, their counters, and the restart guard.
 const LOCK_KEYS: [&str; 8] = ["r1", "r2", "u1", "u2", "c1", "c2", "f1", "guard"];
-/// Of the queues of these resources: their tickets by their stamps and by when they end, and who was called.
+/// The keys of these resources' queues: their tickets by stamp and by end, and the called ticket.
 const QUEUE_KEYS: [&str; 9] = ["l1", "l2", "e1", "e2", "n1", "n2", "w:xaa", "w:x00", "w:saa"];
-/// Nothing that a queue leaves ends before this.
+/// The shortest lifetime of a key that a queue leaves.
 const SHORT_LIVED: Duration = Duration::from_secs(1);
 const SLOTS: usize = 3;
-/// More bytes than this are sent in pieces.
+/// The length in bytes above which a request is sent in pieces.
 const LONG: usize = 256;
 const PIECES: usize = 31;
-/// As whom it shares alone.
+/// The value of a resource of which A is the only reader.
 const LONE_A: &str = "r:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00";
 const SHARER_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00";
-/// The same client, to which this is another node.
+/// The token of the same client, to which this server is another node.
 const TWIN_OF_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa02";
 const SHARER_B: &str = "00112233445566778899aabbccddeeff01:web-1";
 const TWIN_OF_B: &str = "00112233445566778899aabbccddeeff00:web-1";
-/// Within this a millisecond is over on any clock here.
+/// The time after which a millisecond has passed on any clock here.
 const BRIEF: Duration = Duration::from_millis(3);
-/// The other claim of the holder that is A.
+/// The token of the other claim of holder A.
 const SECOND_OF_A: &str = "fedcba9876543210fedcba987654321000:web-1";
 const WRITER_BESIDE_A: &str = "w:fedcba9876543210fedcba987654321000:web-1";
 const TICKET_OF_A: &str = "xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -2986,8 +3001,8 @@ const COMMANDS_OF_SCRIPTS: [&str; 24] = [
     "zremrangebyscore",
     "zscore",
 ];
-/// Milliseconds. Far above the tolerance, so that no wrong time passes for a right one. The tolerance is below the 8 s by which
-/// a marked key outlives its holder.
+/// The shortest TTL in milliseconds. It is far above the tolerance, so that no wrong time passes
+/// for a right one. The tolerance is below the 8 s by which a marked key outlives its holder.
 const SHORTEST_SPAN: u64 = 200_000;
 const TOLERANCE: u64 = 4_000;
 const INFO_THAT_DIFFERS: [&str; 5] =

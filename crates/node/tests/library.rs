@@ -57,7 +57,7 @@ fn a_lock_of_one_key_and_of_many_is_held_extended_and_released() {
 }
 
 #[test]
-fn a_lock_is_shared_by_some_and_then_held_by_one_alone() {
+fn a_lock_is_shared_by_readers_and_then_held_by_a_writer() {
     let nodes = nodes(3);
     let max_ttl = Duration::from_secs(30);
     let [one, two, writer] = [(); 3].map(|()| client(&nodes, max_ttl));
@@ -68,7 +68,7 @@ fn a_lock_is_shared_by_some_and_then_held_by_one_alone() {
         };
         let mut first = one.acquire(shared()).unwrap();
         let second = two.acquire(shared()).unwrap();
-        // A node that hears the second before the first gives it a larger one.
+        // A node that receives the second before the first gives it a larger one.
         let tokens = [first.fencing_token(), second.fencing_token()];
         assert!(tokens[0] <= tokens[1] && tokens[0].is_some() == fenced);
         assert!(tokens.into_iter().flatten().all(|token| u64::from(token) % 2 == 1));
@@ -86,16 +86,16 @@ fn a_lock_is_shared_by_some_and_then_held_by_one_alone() {
     }
 }
 
-/// Its time is over, and so it keeps nobody out for as long as another has still.
+/// A reader that has expired keeps no client out, even while the key lives on for another reader.
 #[test]
-fn one_who_shares_and_dies_is_in_the_way_until_its_own_time_is_over() {
+fn a_dead_reader_blocks_a_writer_until_its_ttl_has_passed() {
     let nodes = nodes(3);
     let max_ttl = Duration::from_secs(30);
     let [dead, alive, writer] = [(); 3].map(|()| client(&nodes, max_ttl));
     let short = request(b"job").ttl(Duration::from_millis(500)).shared();
     let lock = dead.acquire(short).unwrap();
     let long = alive.acquire(request(b"job").shared()).unwrap();
-    // Nobody releases or extends it any more.
+    // The lock is neither released nor extended any more.
     let _ = lock.detach();
     assert!(long.release().is_ok());
     let start = Instant::now();
@@ -115,8 +115,8 @@ fn a_minority_that_stops_does_no_harm_and_a_majority_refuses() {
     let report = refusal(client.acquire(request(b"job").ttl(max_ttl).wait(Wait::No)));
     assert!(!report.is_contended(), "{report}");
 
-    // The node comes back without its memory, and votes again when every lock that it may have
-    // forgotten is over.
+    // The node restarts without its memory, and votes again when every lock that it may have
+    // forgotten has ended.
     nodes[0].start_again().unwrap();
     client.acquire(request(b"job").ttl(max_ttl)).unwrap().release().unwrap();
 }

@@ -74,9 +74,9 @@ fn a_node_serves_a_prepared_store() {
     assert_eq!(run_id(&mut client), "mine");
 }
 
-/// What other servers than Redis 7.0 do in place of a script.
+/// Servers other than Redis 7.0 have these commands in place of a script.
 #[test]
-fn a_node_compares_and_deletes_where_it_was_taught_to() {
+fn a_node_compares_and_deletes_if_it_offers_the_commands() {
     let mut store = Store::new("mine", ClockReading::from_millis(0));
     store.offer(&["delifeq", "delex"]);
     let node = Node::serving(store, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
@@ -130,10 +130,10 @@ fn an_invalid_request_gets_an_error_and_ends_the_connection() {
     assert_eq!(connect(&node).cmd("PING"), Reply::Status("PONG".into()));
 }
 
-/// Far more replies than the node and the kernel buffer for one client: the node must stop reading,
-/// serve others meanwhile, and still answer everything once the client reads.
+/// The node must stop reading, serve others meanwhile, and still answer everything once the client
+/// reads: there are far more replies than the node and the kernel buffer for one client.
 #[test]
-fn a_client_that_does_not_read_stalls_itself_alone() {
+fn a_client_that_does_not_read_stalls_only_itself() {
     let node = Node::start().unwrap();
     let (count, payload) = (600, vec![b'x'; 100_000]);
     let request = [b"*2\r\n$4\r\nECHO\r\n$100000\r\n", &payload[..], b"\r\n"].concat();
@@ -183,7 +183,7 @@ fn a_subscriber_that_does_not_read_is_ended() {
     assert_eq!(connect(&node).cmd("PING"), Reply::Status("PONG".into()));
 }
 
-/// The count once it has stopped changing for a while.
+/// Returns the count once it has stopped changing for a while.
 fn where_it_rests(count: &AtomicUsize) -> usize {
     let mut last = usize::MAX;
     for _ in 0..100 {
@@ -203,7 +203,7 @@ fn run_id(client: &mut Connection) -> String {
     info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap().to_owned()
 }
 
-/// Other tests open sockets at any time, and the kernel gives them whatever port is free.
+/// Other tests open sockets at any time, and the kernel gives them any port that is free.
 #[test]
 fn the_port_is_never_free_while_a_node_stops_and_starts() {
     let mut node = Node::start().unwrap();

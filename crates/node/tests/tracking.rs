@@ -128,9 +128,10 @@ fn each_rule_of_tracking_alone() {
     assert_eq!(reported(&[on, "1 GET k1", "1 QUIT", "0 DEL k1"]), 0);
 }
 
-/// What stands in one line is sent at once: the command behind CLIENT CACHING YES is the next one of all.
+/// The commands of one line are sent at once: the command behind CLIENT CACHING YES is the next one
+/// of all.
 #[test]
-fn each_rule_of_opting_in_alone() {
+fn each_rule_of_opt_in_alone() {
     let reported = |then: &[&str]| {
         let mut pair = Pair::start();
         pair.clear();
@@ -167,7 +168,7 @@ fn each_rule_of_opting_in_alone() {
     assert_eq!(reported(&["1 CLIENT CACHING YES; CLIENT; GET k1"]), 0);
 }
 
-/// A script that is not looked at by opting in, as those of the line, wakes nobody.
+/// A script without CLIENT CACHING, like those of the queue, notifies no connection.
 #[test]
 fn a_script_tracks_its_keys_only_behind_caching() {
     let reported = |before: &str| {
@@ -220,9 +221,10 @@ fn a_script_reads_all_its_keys_if_it_reads_one() {
     }
 }
 
-/// On a key that slot 1 has read, and another then shares, extends and lets go.
+/// Each rule on a key that slot 1 has read, and that another connection then shares, extends and
+/// releases.
 #[test]
-fn each_rule_of_those_who_share_alone() {
+fn each_rule_of_shared_locks_alone() {
     let reported = |script: &str, rest: &[&str]| {
         let mut pair = Pair::start();
         pair.clear();
@@ -264,9 +266,9 @@ fn each_rule_of_those_who_share_alone() {
     assert_eq!(reported(WRITE_BACK_SHARED.text, &write_back), nobody);
 }
 
-/// Who watches a resource is not woken by those who wait for it, but once: where they mark it.
+/// A watcher of a resource is notified of its waiters only once: when they mark it.
 #[test]
-fn an_ask_in_the_queue_changes_the_resource_only_where_it_marks_or_takes_it() {
+fn a_request_in_the_queue_changes_the_resource_only_if_it_marks_or_takes_it() {
     let mut pair = Pair::start();
     pair.clear();
     pair.same("4 SUBSCRIBE __redis__:invalidate");
@@ -274,7 +276,7 @@ fn an_ask_in_the_queue_changes_the_resource_only_where_it_marks_or_takes_it() {
     pair.same(&format!("0 SET k1 {SHARER} PX 500000"));
     let mut is_notified = |words: &[&str]| {
         pair.same("1 EXISTS k1");
-        // The replies tell times, which are not the same to the millisecond.
+        // The replies contain times, which are not the same to the millisecond.
         let replies = [pair.embedded.run(2, words), pair.real.run(2, words)];
         assert!(replies.iter().all(|replies| !replies[0].starts_with('-')), "{replies:?}");
         let replies = pair.same("4 PING");
@@ -316,7 +318,8 @@ fn words_of(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
-/// A shared lock that is asked for in vain, extended, written back or let go of is remembered with all its keys.
+/// A key of a shared lock that is requested unsuccessfully, extended, written back or released is
+/// recorded with all other keys of the script.
 #[test]
 fn a_shared_script_reads_its_keys_if_it_reads_one() {
     let reported = |script: &str, rest: &[&str]| {
@@ -341,16 +344,17 @@ fn a_shared_script_reads_its_keys_if_it_reads_one() {
     assert_eq!(reported(UNDO_SHARED.text, &["1", "taken", SHARER]), 1);
 }
 
-/// What releases of other libraries' locks tell, behind the report of the key, and to whom.
+/// The messages of releases of other libraries' locks, behind the report of the key, and their
+/// receivers.
 #[test]
-fn releases_are_told_as_by_a_real_server() {
+fn releases_are_published_as_by_a_real_server() {
     const CHANNELS: [&str; 4] = [
         "redisson_lock__channel:{k1}",
         "redisson_rwlock:{k1}",
         "shop-channel:shop:eu:job",
         "shop:eu-channel:shop:eu:job",
     ];
-    // What slot 4 hears: of each message the kind and what it is about.
+    // The messages to slot 4: the kind and the subject of each.
     let reported = |before: &[&str], call: &[&str]| {
         let mut pair = Pair::start();
         pair.clear();
@@ -525,14 +529,14 @@ struct Flight {
 
 #[derive(Clone)]
 enum Line {
-    /// `{3}` stands for the id of the connection in slot 3.
+    /// `{3}` stands for the ID of the connection in slot 3.
     Plain(String),
     Script(&'static str, Vec<&'static str>),
     /// The connection ends without QUIT.
     End,
 }
 
-/// Readable in a failure report.
+/// Formats commands for failure reports.
 impl fmt::Debug for Flight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {:?}", self.slot, self.lines)
@@ -735,7 +739,7 @@ impl Pair {
         let (node, server) = (Node::start().unwrap(), Server::start());
         let real = Slot::open(&server.address());
         let address = node.address().to_string();
-        // From here on, connections have the same ids on both sides.
+        // From here on, connections have the same IDs on both sides.
         let mut before = Slot::open(&address);
         while before.id < real.id {
             before = Slot::open(&address);
@@ -765,8 +769,8 @@ impl Pair {
         self.seen[before..].to_vec()
     }
 
-    /// A key that lives long enough for both sides to read it before it expires, also on a busy
-    /// machine.
+    /// Sets a key that lives long enough for both sides to read it before it expires, even on a
+    /// busy machine.
     fn read_before_it_ends(&mut self, key: &str) {
         self.same(&format!("0 SET {key} v PX 5000"));
         assert_eq!(self.same(&format!("1 EXISTS {key}")), [":1\r\n"]);
@@ -811,8 +815,8 @@ impl Flight {
     }
 }
 
-/// Unsubscribing from all channels has no defined order: the names and the numbers are sorted
-/// separately.
+/// Sorts names and numbers separately for unsubscribing from all channels, which has no defined
+/// order.
 fn in_order(flight: &Flight, replies: &[String]) -> Vec<String> {
     let leaves_all = |line: &Line| matches!(line, Line::Plain(line) if line == "UNSUBSCRIBE");
     if !flight.lines.iter().any(leaves_all) {
@@ -923,7 +927,7 @@ impl Slot {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut slot = Self { stream: BufReader::new(stream), id: 0 };
         slot.send(&encode(&["CLIENT", "ID"]));
-        // With a password set, the id stays unknown.
+        // If a password is set, the ID stays unknown.
         let reply = slot.reply().unwrap();
         slot.id = reply.trim_start_matches(':').trim_end().parse().unwrap_or(0);
         slot
@@ -961,8 +965,8 @@ fn copy_reply(from: &mut BufReader<TcpStream>, to: &mut Vec<u8>) -> io::Result<(
     }
 }
 
-/// All remaining times in these tests are long, and no other number is; the clock of a reply is
-/// replaced, too.
+/// Replaces remaining times, which are long in these tests, unlike all other numbers, and the clock
+/// of a reply.
 fn without_times(reply: String) -> String {
     match reply.strip_prefix(':').and_then(|number| number.trim_end().parse::<u64>().ok()) {
         Some(990..) => "a time".into(),
@@ -976,29 +980,30 @@ fn encode(words: &[&str]) -> Vec<u8> {
     format!("*{}\r\n{}", words.len(), words.iter().map(word).collect::<String>()).into_bytes()
 }
 
-/// As long as a busy machine may need.
+/// The maximum time that a busy machine may need.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The slots from this one on listen for messages.
+/// The first slot that subscribes to messages.
 const LISTENERS: usize = 3;
 const SLOTS: usize = 5;
-/// After this opening most changes cause messages.
+/// The opening after which most changes cause messages.
 const OPENING: [&str; 4] = [
     "3 SUBSCRIBE __redis__:invalidate",
     "4 SUBSCRIBE __redis__:invalidate",
     "1 CLIENT TRACKING ON REDIRECT {3}",
     "2 CLIENT TRACKING ON REDIRECT {4} NOLOOP",
 ];
-/// In a script: a TTL longer than all before, so that no comparison depends on a millisecond.
+/// Stands for a TTL in a script that is longer than all before, so that no comparison depends on a
+/// millisecond.
 const LONGER: &str = "longer";
 const FIRST_LONG: u64 = 2_000_000;
-/// A TTL longer than earlier ones of this kind, and shorter than all others. No key expires by it
-/// in a test.
+/// Stands for a TTL longer than earlier ones of this kind, and shorter than all others. No key
+/// expires by it in a test.
 const SHORTER: &str = "shorter";
 const FIRST_SHORT: u64 = 100_000;
-/// Close to the clock, and the same on both sides.
+/// Stands for a proposal close to the clock, and the same on both sides.
 const PROPOSAL: &str = "proposal";
 const SHARER: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00";
-/// The same client, to which this is another node.
+/// The token of the same client, to which this server is another node.
 const TWIN: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa02";
 const OTHER: &str = "cccccccccccccccccccccccccccccccc01";
 const SCRIPTS: [&str; 11] = [

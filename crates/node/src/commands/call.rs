@@ -9,14 +9,14 @@ use crate::{
     store::Store,
 };
 
-/// One command on its way.
+/// One command in progress.
 pub(super) struct Call<'a> {
     pub(super) store: &'a mut Store,
     pub(super) conn: ConnId,
     pub(super) args: &'a [&'a [u8]],
     pub(super) now: ClockReading,
     pub(super) reply: Reply<'a>,
-    /// The keys that it reads if it reads any, as a tracking server sees it.
+    /// The keys that it reads if it reads any, in the view of a tracking server.
     pub(super) named: &'a [&'a [u8]],
 }
 
@@ -38,7 +38,7 @@ impl<'a> Call<'a> {
         place.ok_or_else(|| "ERR DB index is out of range".into())
     }
 
-    /// The keys of the selected database.
+    /// Returns the keys of the selected database.
     pub(super) fn keys(&mut self) -> Keys<'_> {
         self.keys_and_reply().0
     }
@@ -80,7 +80,7 @@ impl From<String> for Failure {
     }
 }
 
-/// An integer as the server reads one: no blanks, no plus, no leading zero.
+/// Reads an integer like the server: no blanks, no plus, no leading zero.
 pub(super) fn integer(arg: &[u8]) -> Result<i64, Failure> {
     integer_of(arg).ok_or_else(|| NOT_AN_INTEGER.into())
 }
@@ -94,7 +94,8 @@ pub(super) fn wrong_arity(name: &str) -> Failure {
     Failure::from(format!("ERR wrong number of arguments for '{name}' command"))
 }
 
-/// At most `room` bytes, and none from the first NUL on: the server prints arguments as C strings.
+/// Returns at most `room` bytes up to the first NUL, because the server prints arguments as C
+/// strings.
 pub(super) fn c_string(bytes: &[u8], room: usize) -> &[u8] {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     &bytes[..end.min(room)]

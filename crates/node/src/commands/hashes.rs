@@ -1,6 +1,5 @@
-//! Commands on hashes, for those who want to see who has a permit of a semaphore, or a lock in Redisson's format.
-//!
-//! Not here: all that write, which only the lock scripts do.
+//! Commands on hashes that show the holders of a semaphore's permits, or of a lock in Redisson's
+//! format. Only the lock scripts write hashes.
 
 use super::call::{Call, Outcome};
 
@@ -20,7 +19,7 @@ pub(super) fn hget(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// In the order of their bytes; a server has an order of its own.
+/// Replies in the order of the fields' bytes; a server has another order.
 pub(super) fn hkeys(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];
     let (mut keys, reply) = call.keys_and_reply();

@@ -1,6 +1,5 @@
-//! Commands on lists, for those who want to see whether a release was told.
-//!
-//! Not here: all that write, which only the lock scripts do, and to wait for an entry.
+//! Commands on lists that show whether a release was reported. Only the lock scripts write lists,
+//! and waiting for an entry is not supported.
 
 use super::call::{Call, Outcome};
 

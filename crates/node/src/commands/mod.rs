@@ -1,7 +1,8 @@
-//! What each command does: the table, and the checks that come before every command.
+//! The command table, and the checks before every command.
 //!
-//! The checks come in the server's order: the name, the number of arguments, authentication, whether the connection is
-//! subscribed, whether the keys are loaded. A command writes its whole reply, or fails and has written nothing.
+//! The checks come in the server's order: the name, the number of arguments, authentication,
+//! whether the connection is subscribed, whether the keys are loaded. A command writes its whole
+//! reply, or fails and has written nothing.
 
 mod call;
 mod hashes;
@@ -17,9 +18,8 @@ use self::call::{Call, Failure, Outcome, c_string, is_word, wrong_arity};
 use crate::{clock::ClockReading, denial::Denial, reply::Reply, session::ConnId, store::Store};
 
 impl Store {
-    /// Runs one command, its name first, and appends the reply to `out`.
-    ///
-    /// On a connection that has ended it does nothing: the last commands of a killed client do not run.
+    /// Runs one command, its name first, and appends the reply to `out`. On a connection that has
+    /// ended it does nothing: the last commands of a killed client do not run.
     pub fn command(&mut self, conn: ConnId, args: &[&[u8]], now: ClockReading, out: &mut Vec<u8>) {
         if args.is_empty() || self.session(conn).is_none() {
             return;
@@ -33,7 +33,7 @@ impl Store {
         });
         call.store.settle(Some(conn), call.named);
         if !is_about_itself(args) {
-            // Also where it has failed: it was the next command.
+            // A failed command counts too: it was the next command.
             let tracking = call.store.session(conn).and_then(|session| session.tracking.as_mut());
             tracking.into_iter().for_each(|tracking| tracking.caches_next = false);
         }
@@ -48,22 +48,22 @@ type Handler = fn(&mut Call<'_>) -> Outcome;
 /// An entry of the command table.
 struct Command {
     name: &'static str,
-    /// The name as a number, by which it is found.
+    /// The name as a number, for fast comparison.
     key: u128,
     arity: Arity,
     body: Body,
-    /// Whether a client may call it before AUTH.
+    /// True if a client may call it before AUTH.
     open: bool,
-    /// Whether it runs while the node still loads its keys.
+    /// True if it runs while the node still loads its keys.
     loading: bool,
-    /// Whether a client may call it while it is subscribed.
+    /// True if a client may call it while it is subscribed.
     subscribed: bool,
-    /// Whether only some servers have it.
+    /// True if only some servers have it.
     optional: bool,
     reads: Reads,
 }
 
-/// Which words of a command are keys that it only reads.
+/// The words of a command that are keys which it only reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
     Nothing,
@@ -71,7 +71,7 @@ enum Reads {
     Many,
 }
 
-/// How many words a command has, its name (and its subcommand's) included.
+/// The number of words of a command, including its name (and its subcommand's).
 #[derive(Clone, Copy)]
 enum Arity {
     Exactly(usize),
@@ -234,7 +234,7 @@ impl Command {
         Ok(())
     }
 
-    /// Done or failed, it has read.
+    /// Records that the command has read its keys, even if it failed.
     fn note_reading(&self, call: &mut Call<'_>) {
         call.named = match self.reads {
             Reads::Nothing => return,
@@ -256,7 +256,8 @@ impl Arity {
     }
 }
 
-/// The command that `args` call, subcommands resolved, with the right number of arguments.
+/// Returns the command that `args` call, with subcommands resolved and the right number of
+/// arguments.
 fn find(args: &[&[u8]], store: &Store) -> Result<(&'static Command, Handler), Failure> {
     let is_there = |command: &&Command| {
         (!command.optional || store.optional.contains(&command.name))
@@ -294,8 +295,8 @@ fn named(table: &'static [Command], name: &[u8]) -> Option<&'static Command> {
     command.filter(|command| command.name.len() == name.len())
 }
 
-/// A name in lower case as one number, in the order of the names; 0 for one that is longer than any
-/// command's. Every command is looked up, and numbers are compared at once.
+/// Returns a name in lower case as one number, in the order of the names; 0 for a name longer than
+/// any command's. Every command is looked up, and numbers compare in one step.
 const fn key_of(name: &[u8]) -> u128 {
     if name.is_empty() || name.len() > LONGEST_NAME {
         return 0;
@@ -308,7 +309,7 @@ const fn key_of(name: &[u8]) -> u128 {
     key << (8 * (LONGEST_NAME - name.len()))
 }
 
-/// Whether it is a subcommand of CLIENT, well-formed or not.
+/// Returns true if it is a subcommand of CLIENT, well-formed or not.
 fn is_about_itself(args: &[&[u8]]) -> bool {
     let subcommand = args.get(1).filter(|_| is_word(args[0], "CLIENT"));
     let client = named(COMMANDS, b"client").map(|command| &command.body);
@@ -318,7 +319,8 @@ fn is_about_itself(args: &[&[u8]]) -> bool {
     }
 }
 
-/// The server quotes arguments until their quotes have used up a budget of its own.
+/// Quotes the arguments like the server, which stops once their quotes have used up a separate
+/// budget.
 fn unknown_command(args: &[&[u8]]) -> Failure {
     let mut quoted = Vec::new();
     for arg in &args[1..] {

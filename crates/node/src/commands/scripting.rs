@@ -1,7 +1,5 @@
-//! EVAL, EVALSHA and SCRIPT, for scripts whose model the store was taught.
-//!
-//! As on the server, EVALSHA finds only what a client has sent since the start, and SCRIPT FLUSH
-//! forgets it.
+//! EVAL, EVALSHA and SCRIPT, for scripts that have a model in the store. As on the server, EVALSHA
+//! finds only scripts that a client has sent since the start, and SCRIPT FLUSH forgets them.
 
 use std::mem;
 
@@ -52,7 +50,7 @@ pub(super) fn script_flush(call: &mut Call<'_>) -> Outcome {
     call.ok()
 }
 
-/// Makes a script known to EVALSHA, and says where it stands.
+/// Makes a script known to EVALSHA, and returns its index.
 fn load(call: &mut Call<'_>, text: &[u8]) -> Result<usize, Failure> {
     let mut scripts = call.store.scripts.iter();
     let index = scripts.position(|script| script.text.as_bytes() == text).ok_or(UNKNOWN)?;
@@ -60,7 +58,7 @@ fn load(call: &mut Call<'_>, text: &[u8]) -> Result<usize, Failure> {
     Ok(index)
 }
 
-/// How many of the words behind the number are keys.
+/// Returns the number of keys among the words behind the count.
 fn key_count(args: &[&[u8]]) -> Result<usize, Failure> {
     let count = integer(args[2])?;
     if count > (args.len() - 3) as i64 {
@@ -69,8 +67,8 @@ fn key_count(args: &[&[u8]]) -> Result<usize, Failure> {
     usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative".into())
 }
 
-/// Runs the script that stands at `index`. A command that fails ends it there, as an error; what it has written
-/// until then stays.
+/// Runs the script at `index`. A command that fails ends the script with an error; earlier writes
+/// stay.
 fn run(call: &mut Call<'_>, index: usize, key_count: usize) -> Outcome {
     let (names, argv) = call.args[3..].split_at(key_count);
     call.named = names;
@@ -98,7 +96,7 @@ fn run(call: &mut Call<'_>, index: usize, key_count: usize) -> Outcome {
     Ok(())
 }
 
-/// The server says where a script has failed.
+/// Returns the error with its position in the script, as the server reports it.
 fn raised(error: CallError, sha: &[u8]) -> Failure {
     let text = error.text().as_bytes();
     Failure([text, b" script: ", sha, b", on @user_script:1."].concat())

@@ -1,12 +1,11 @@
-//! Commands about the node as a whole: INFO, CONFIG, TIME, and emptying or swapping its
-//! databases.
+//! Commands about the node as a whole: INFO, CONFIG, TIME, and emptying or swapping its databases.
 
 use std::mem;
 
 use super::call::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
 use crate::{reply::decimal, store::Settings};
 
-/// Sections come in an order of their own, each once, and unknown ones are passed over.
+/// Replies with the sections in a fixed order, each once; unknown ones are ignored.
 pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     let wanted = &call.args[1..];
     let is_wanted = |section: &str| {
@@ -28,7 +27,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// The name of a section of INFO, and what appends its text.
+/// The name of a section of INFO, and the function that appends its text.
 type Section = (&'static str, fn(&Call<'_>, &mut Vec<u8>));
 
 const SECTIONS: [Section; 3] =
@@ -92,7 +91,7 @@ pub(super) fn flushdb(call: &mut Call<'_>) -> Outcome {
     call.ok()
 }
 
-/// The connections stay where they are, and find the other's keys.
+/// Swaps two databases. Connections keep their database number, and find the other's keys.
 pub(super) fn swapdb(call: &mut Call<'_>) -> Outcome {
     let index = |arg, which| {
         let index = integer(arg).ok().and_then(|index| i32::try_from(index).ok());
@@ -112,7 +111,7 @@ fn check_flush_option(args: &[&[u8]]) -> Outcome {
     }
 }
 
-/// Exact names only; the server takes patterns too.
+/// Finds exact names only; the server takes patterns too.
 pub(super) fn config_get(call: &mut Call<'_>) -> Outcome {
     let found: Vec<(&[u8], Vec<u8>)> = call.args[2..]
         .iter()
@@ -135,7 +134,7 @@ fn setting(settings: &Settings, name: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// All pairs or none.
+/// Sets all pairs or none.
 pub(super) fn config_set(call: &mut Call<'_>) -> Outcome {
     let pairs = call.args[2..].chunks_exact(2);
     if !pairs.remainder().is_empty() {
@@ -193,7 +192,7 @@ fn policies() -> String {
     format!("argument(s) must be one of the following: {}", POLICIES.join(", "))
 }
 
-/// A number with an optional unit: `k` counts in thousands, `kb` in 1024.
+/// Reads a number with an optional unit: `k` counts in thousands, `kb` in 1024.
 fn memory(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?.to_ascii_lowercase();
     let digits = text.trim_end_matches(|end: char| end.is_ascii_alphabetic());

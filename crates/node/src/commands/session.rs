@@ -1,4 +1,4 @@
-//! Commands about the connection itself: who it is, where it looks, and its end.
+//! Commands about the connection itself: its identity, its database, and its end.
 
 use super::call::{Call, Failure, Outcome, SYNTAX_ERROR, c_string, integer, is_word, wrong_arity};
 use crate::{
@@ -38,7 +38,7 @@ pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// As all that a subscribed connection reads, an array.
+/// Replies with an array, as a subscribed connection reads every message.
 fn pong(call: &mut Call<'_>, message: &[u8]) {
     call.reply.array(2);
     call.reply.bulk(b"pong");
@@ -85,7 +85,8 @@ pub(super) fn client_setname(call: &mut Call<'_>) -> Outcome {
     call.ok()
 }
 
-/// `CLIENT KILL address` finds nobody here: a sans-I/O store knows no addresses.
+/// Kills connections by a filter. `CLIENT KILL address` finds none, because a sans-I/O store has no
+/// addresses.
 pub(super) fn client_kill(call: &mut Call<'_>) -> Outcome {
     if call.args.len() == 3 {
         return Err("ERR No such client".into());
@@ -97,12 +98,12 @@ pub(super) fn client_kill(call: &mut Call<'_>) -> Outcome {
     call.int(doomed.len() as i64)
 }
 
-/// What the server takes a connection for.
+/// The server's classification of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Normal,
     Subscribed,
-    /// Of replication. None is here.
+    /// A connection of replication, of which there are none here.
     Other,
 }
 
@@ -159,7 +160,8 @@ impl Kind {
     }
 }
 
-/// The default user without a password is let in with any.
+/// Returns true if the user has this password. The default user without a password is accepted with
+/// any.
 fn is_password_of(call: &Call<'_>, user: &[u8], password: &[u8]) -> bool {
     let expected = match user {
         DEFAULT_USER => Some(&call.store.settings.password),

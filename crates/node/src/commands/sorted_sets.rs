@@ -1,6 +1,5 @@
-//! Commands on sorted sets, for those who want to see who shares a lock.
-//!
-//! Not here: all that write, which only the lock scripts do, and ranges by anything but the rank.
+//! Commands on sorted sets that show the readers of a lock. Only the lock scripts write sorted
+//! sets, and ranges by anything except the rank are not supported.
 
 use std::ops::Range;
 
@@ -56,7 +55,7 @@ pub(super) fn zrange(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// What never ends has no number.
+/// Returns the text of a score. A member that never ends has the score `inf`.
 fn score(end: i64) -> Vec<u8> {
     match end {
         i64::MAX => b"inf".to_vec(),
@@ -64,7 +63,7 @@ fn score(end: i64) -> Vec<u8> {
     }
 }
 
-/// From `start` to `stop`, both included and both counted from the end if negative.
+/// Returns the range from `start` to `stop`, both inclusive and counted from the end if negative.
 fn ranks(start: i64, stop: i64, count: usize) -> Range<usize> {
     let count = count as i64;
     let from_front = |at: i64| if at < 0 { at.saturating_add(count) } else { at };

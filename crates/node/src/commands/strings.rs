@@ -1,4 +1,4 @@
-//! Commands on strings, and on keys of any type: deletion, expiry.
+//! Commands on strings, and on keys of any type: deletion and expiry.
 
 use super::call::{Call, Failure, Outcome, SYNTAX_ERROR, c_string, integer, is_word};
 use crate::keys::{Expiry, Keys};
@@ -46,7 +46,7 @@ pub(super) fn delifeq(call: &mut Call<'_>) -> Outcome {
     delete_if_equal(call, key, value)
 }
 
-/// Only the one condition that locks use, or none.
+/// DELEX with the one condition that locks use, or none.
 pub(super) fn delex(call: &mut Call<'_>) -> Outcome {
     match *call.args {
         [_, _] => del(call),
@@ -110,7 +110,7 @@ fn expire_in(call: &mut Call<'_>, name: &str, unit: i64) -> Outcome {
     call.int(changed.into())
 }
 
-/// What stands behind the value in SET.
+/// The options behind the value in SET.
 #[derive(Default)]
 struct SetOptions<'a> {
     only_if: Option<Only>,
@@ -126,7 +126,7 @@ enum Only {
 }
 
 impl<'a> SetOptions<'a> {
-    /// The whole syntax is checked before any number is read.
+    /// Parses the whole syntax before any number is read, as the server does.
     fn parse(args: &[&'a [u8]]) -> Result<Self, Failure> {
         let mut options = Self::default();
         let mut args = args.iter();
@@ -155,7 +155,7 @@ impl<'a> SetOptions<'a> {
         }
     }
 
-    /// The same unit twice is no error for the server: the last one counts.
+    /// Sets the TTL. The same unit twice is not an error for the server: the last one counts.
     fn live_for(&mut self, digits: Option<&&'a [u8]>, unit: i64) -> Outcome {
         let conflict = self.keep_ttl || self.ttl.is_some_and(|(_, before)| before != unit);
         match digits {
@@ -175,7 +175,7 @@ impl<'a> SetOptions<'a> {
     }
 }
 
-/// What stands behind the time in EXPIRE and PEXPIRE.
+/// The conditions behind the time in EXPIRE and PEXPIRE.
 #[derive(Default)]
 struct Conditions {
     without_ttl: bool,
@@ -210,7 +210,8 @@ impl Conditions {
         }
     }
 
-    /// A key without a TTL counts as one that ends later than any other.
+    /// Returns true if the conditions allow this end. A key without a TTL counts as one that ends
+    /// later than any other.
     fn allow(&self, keys: &mut Keys<'_>, key: &[u8], at: i64) -> bool {
         let present = keys.expiry(key);
         !(self.without_ttl && present.is_some()
@@ -220,7 +221,7 @@ impl Conditions {
     }
 }
 
-/// The bytes from `start` to `end`, both included and both counted from the end if negative.
+/// Returns the bytes from `start` to `end`, both inclusive and counted from the end if negative.
 fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
     let length = value.len() as i64;
     if start < 0 && end < 0 && start > end {

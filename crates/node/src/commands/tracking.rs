@@ -1,11 +1,11 @@
-//! Being told: subscriptions, what is published, and CLIENT TRACKING.
+//! Notifications: subscriptions, published messages, and CLIENT TRACKING.
 
 use std::collections::BTreeSet;
 
 use super::call::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
 use crate::session::{ConnId, Tracking};
 
-/// One reply per channel.
+/// Subscribes, with one reply per channel.
 pub(super) fn subscribe(call: &mut Call<'_>) -> Outcome {
     for channel in &call.args[1..] {
         call.session().channels.insert(channel.to_vec());
@@ -14,8 +14,8 @@ pub(super) fn subscribe(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// One reply per channel, and one where there is none. All channels end in the order of their names
-/// here, in any order on the server.
+/// Unsubscribes, with one reply per channel, and one if there is none. Without arguments channels
+/// end in the order of their names here, in any order on the server.
 pub(super) fn unsubscribe(call: &mut Call<'_>) -> Outcome {
     if call.args.len() > 1 {
         for channel in &call.args[1..] {
@@ -49,7 +49,7 @@ pub(super) fn publish(call: &mut Call<'_>) -> Outcome {
     call.int(count as i64)
 }
 
-/// All channels that anybody is subscribed to, in the order of their names here.
+/// Replies with all subscribed channels, in the order of their names here.
 pub(super) fn pubsub_channels(call: &mut Call<'_>) -> Outcome {
     let all = call.store.sessions.iter().flat_map(|session| &session.channels);
     let all: BTreeSet<Vec<u8>> = all.cloned().collect();
@@ -87,7 +87,7 @@ pub(super) fn client_tracking(call: &mut Call<'_>) -> Outcome {
     call.ok()
 }
 
-/// What the next command reads is tracked, for a connection that tracks nothing else.
+/// Makes the server track the reads of the next command, for a connection that tracks no others.
 pub(super) fn client_caching(call: &mut Call<'_>) -> Outcome {
     let answer = call.args[2];
     let Some(tracking) = &mut call.session().tracking else { return Err(NOT_TRACKING.into()) };
@@ -137,12 +137,12 @@ pub(super) fn client_getredir(call: &mut Call<'_>) -> Outcome {
     call.int(redirection(tracking))
 }
 
-/// -1: it does not track; 0: nobody is told.
+/// Returns the redirection: -1 if the connection does not track, 0 if no connection is notified.
 fn redirection(tracking: Option<Tracking>) -> i64 {
     tracking.map_or(-1, |tracking| tracking.redirect.map_or(0, |target| target.number() as i64))
 }
 
-/// What stands behind ON or OFF.
+/// The options behind ON or OFF.
 #[derive(Default)]
 struct Options {
     redirect: Option<ConnId>,
@@ -154,7 +154,7 @@ struct Options {
 }
 
 impl Options {
-    /// Also behind OFF, where they mean nothing.
+    /// Parses the options; behind OFF they have no effect.
     fn parse(call: &mut Call<'_>) -> Result<Self, Failure> {
         let mut options = Self::default();
         let mut args = call.args[3..].iter();
@@ -191,7 +191,7 @@ impl Options {
         Ok(())
     }
 
-    /// Whether they go together, and go here.
+    /// Checks that the options fit together and are supported.
     fn check(&self, tracks_already: bool) -> Outcome {
         match self {
             Self { broadcast: false, prefixes: 1.., .. } => {

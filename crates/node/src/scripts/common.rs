@@ -9,7 +9,7 @@ use redbolt::proto::{
 
 use crate::calls::{Answer, Calls, Stop, caught};
 
-/// The restart guard, if one is given, lets the node vote.
+/// Checks that the restart guard, if one is given, lets the node vote.
 pub(super) fn check_restart_guard(calls: &mut Calls<'_>, name: Option<&&[u8]>) -> Result<(), Stop> {
     let Some(name) = name else { return Ok(()) };
     match calls.pttl(name)? {
@@ -18,7 +18,7 @@ pub(super) fn check_restart_guard(calls: &mut Calls<'_>, name: Option<&&[u8]>) -
     }
 }
 
-/// The proposal, in µs, is close to the node's clock.
+/// Checks that the proposal, in µs, is close to the node's clock.
 pub(super) fn check_clock(proposal: u64, now: u64) -> Result<(), Stop> {
     match u128::from(proposal.abs_diff(now)) > MAX_SKEW.as_micros() {
         true => Err(Stop::Answered(Answer::StatusAnd("CLOCK", now.cast_signed()))),
@@ -26,7 +26,7 @@ pub(super) fn check_clock(proposal: u64, now: u64) -> Result<(), Stop> {
     }
 }
 
-/// A counter from which a token can be made.
+/// Returns a counter from which a token can be made.
 pub(super) fn counter_to_raise(calls: &mut Calls<'_>, name: &[u8]) -> Result<f64, Stop> {
     counter(calls, name)?.filter(|&count| count < (MAX_TOKEN - 1) as f64).ok_or(BAD_COUNTER)
 }
@@ -58,7 +58,8 @@ pub(super) fn raise_for_ever(
     Ok(())
 }
 
-/// A counter as `tonumber` reads it: a C string with blanks around a number, no hexadecimal here.
+/// Reads a counter like `tonumber`: a C string with blanks around a number, without hexadecimal
+/// here.
 pub(super) fn counter(calls: &mut Calls<'_>, name: &[u8]) -> Result<Option<f64>, Stop> {
     let Some(found) = caught(calls.get(name))? else { return Ok(None) };
     Ok(found.map_or(Some(0.0), lua_number))
@@ -73,7 +74,8 @@ pub(super) fn lua_number(value: &[u8]) -> Option<f64> {
 
 pub(super) type Argument<'a> = Option<&'a &'a [u8]>;
 
-/// Returns the name, token and TTL of an ask for one resource, if the restart guard behind the name lets the node vote.
+/// Returns the name, token and TTL of a request for one resource, if the restart guard behind the
+/// name lets the node vote.
 pub(super) fn begin<'a>(
     calls: &mut Calls<'_>,
     names: &[&'a [u8]],
@@ -90,7 +92,7 @@ pub(super) fn token_and_ttl<'a>(argv: &[&'a [u8]]) -> Result<(&'a [u8], i64), St
     Ok((token, span(Some(ttl))?))
 }
 
-/// Milliseconds for which a key can be set.
+/// Reads the milliseconds for which a key can be set.
 pub(super) fn span(arg: Argument<'_>) -> Result<i64, Stop> {
     number(arg).and_then(|ms| if ms > 0 { Ok(ms) } else { Err(BAD_ARGUMENTS) })
 }

@@ -1,4 +1,4 @@
-//! The scripts of locks that nobody shares: a resource is a string, the token of its holder.
+//! The scripts of exclusive locks: a resource is a string, the token of its holder.
 
 use super::common::{
     BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, raise, span,
@@ -26,8 +26,8 @@ pub(super) fn acquire_many(
     Ok(Answer::Status("OK"))
 }
 
-/// As above, and raises the resources' counters to the proposal or past the largest of them, and to an
-/// even number.
+/// Sets all resources like `acquire_many`, and raises their counters to the proposal or past the
+/// largest of them, to an even number.
 pub(super) fn acquire_fenced(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -61,7 +61,7 @@ pub(super) fn acquire_fenced(
     Ok(Answer::StatusAnd("OK", raised.cast_signed()))
 }
 
-/// Raises the counters to at least the given value, if all resources are ours.
+/// Raises the counters to at least the given value, if the holder has all resources.
 pub(super) fn write_back(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -85,7 +85,7 @@ pub(super) fn write_back(
     Ok(Answer::Int(1))
 }
 
-/// Extends all keys to at least the TTL, if all are ours. Never shortens one.
+/// Extends all keys to at least the TTL, if the holder has all of them. Never shortens one.
 pub(super) fn extend(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -106,7 +106,7 @@ pub(super) fn extend(
     Ok(Answer::Int(1))
 }
 
-/// A marked token tells when it ends; the TTL of the key is more.
+/// Extends one key. A marked token contains its holder's end; the TTL of the key is longer.
 pub(super) fn extend_value(
     calls: &mut Calls<'_>,
     name: &[u8],
@@ -128,7 +128,7 @@ pub(super) fn extend_value(
     Ok(())
 }
 
-/// Deletes the keys that are ours, or closes what is marked, and counts them.
+/// Deletes the holder's keys, or closes marked ones, and counts them.
 pub(super) fn undo(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answer, Stop> {
     let mut deleted = 0;
     for name in names {
@@ -139,7 +139,7 @@ pub(super) fn undo(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Re
     Ok(Answer::Int(deleted))
 }
 
-/// Returns whether it was ours, also if its time was over.
+/// Removes the holder's value and returns true if it was the holder's, even if it had expired.
 pub(super) fn undo_value(calls: &mut Calls<'_>, name: &[u8], token: &[u8]) -> Result<bool, Stop> {
     let Some(value) = caught(calls.get(name))?.flatten() else { return Ok(false) };
     if value == token {
@@ -156,17 +156,17 @@ pub(super) fn undo_value(calls: &mut Calls<'_>, name: &[u8], token: &[u8]) -> Re
     Ok(is_marked)
 }
 
-/// Whose token a key holds.
+/// The owner of a key.
 pub(super) enum Whose {
     /// There is no string.
     Nobodys,
     Ours,
-    /// It is ours, and our time is not over.
+    /// The key is the holder's, which has not expired by its mark.
     Marked(Mark),
     Others,
 }
 
-/// What a mark says: when the holder ends, which is after so many ms.
+/// The content of a mark: the holder's end, and the ms left until then.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     ends: i64,
@@ -185,7 +185,8 @@ pub(super) fn whose(calls: &mut Calls<'_>, name: &[u8], token: &[u8]) -> Result<
     Ok(if left <= 0 { Whose::Others } else { Whose::Marked(Mark { ends, left }) })
 }
 
-/// No resource is taken. If one is, the longest TTL in the way is the answer, −1 for a resource without one.
+/// Checks that no resource is taken. Otherwise it denies with the longest TTL of those taken, −1
+/// for a resource without one.
 fn check_free(calls: &mut Calls<'_>, resources: &[&[u8]]) -> Result<(), Stop> {
     let mut longest = -2;
     for name in resources {
@@ -200,8 +201,8 @@ fn check_free(calls: &mut Calls<'_>, resources: &[&[u8]]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Nothing is there to be looked at or deleted: this only finds out whether that is allowed. Without a key there
-/// is none to find it out with.
+/// Calls what an undo needs, while there is nothing to read or delete, to find out whether it is
+/// allowed. Without any key this cannot be found out.
 fn rehearse_undo(calls: &mut Calls<'_>, names: &[&[u8]]) -> Result<(), Stop> {
     let name = names.first().ok_or(BAD_ARGUMENTS)?;
     calls.get(name)?;
@@ -211,7 +212,7 @@ fn rehearse_undo(calls: &mut Calls<'_>, names: &[&[u8]]) -> Result<(), Stop> {
 
 type Names<'a, 'n> = &'a [&'n [u8]];
 
-/// The resources, of which there are so many, and the keys behind them.
+/// Splits the keys into the resources, of which there are `count`, and those behind them.
 fn split<'a, 'n>(
     names: &'a [&'n [u8]],
     count: Option<&&[u8]>,

@@ -1,7 +1,7 @@
-//! The scripts of the queue, in which those who wait for a resource stand.
+//! The scripts of the queue of waiters for a resource.
 //!
-//! As in the Lua text, a ticket is put at its place first, whatever comes of the ask. Times are the node's: stamps in µs,
-//! all else in ms.
+//! As in the Lua text, a ticket is written first, whether or not the request is granted. Times are
+//! the node's: stamps in µs, all others in ms.
 
 use super::common::{
     BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, span, token_and_ttl,
@@ -19,7 +19,7 @@ use crate::{
     sharers::Sharers,
 };
 
-/// Gives the resource to the first in the queue for it. Whoever is not that waits.
+/// Gives the resource to the head of its queue. Any other request waits.
 pub(super) fn acquire_in_queue(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -40,7 +40,8 @@ pub(super) fn acquire_in_queue(
     Ok(Answer::StatusLine(format!("OK {stamp}{reported}").into_bytes()))
 }
 
-/// Gives a slot to whoever stands so far in front that there is one for it. Whoever does not waits.
+/// Gives a slot to a waiter that is so far in front that there is one for it. Any other request
+/// waits.
 pub(super) fn acquire_permit_in_queue(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -65,7 +66,8 @@ pub(super) fn acquire_permit_in_queue(
     Ok(Answer::StatusLine(words))
 }
 
-/// The time, where the ticket stands, and what lies at the resource, if its turn has come.
+/// Returns the time, the stamp of the ticket, and the state of the resource, if it is the ticket's
+/// turn.
 fn its_turn(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<(ClockReading, i64, State), Stop> {
     check_restart_guard(calls, ask.restart_guard)?;
     let time = calls.time()?;
@@ -79,7 +81,7 @@ fn its_turn(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<(ClockReading, i64, 
     Ok((time, stamp, state))
 }
 
-/// Whether the ticket stands first where it is to stand, and the resource is closed.
+/// Returns true if the ticket is at its place and the head, and the resource is closed.
 fn has_its_turn(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<bool, Stop> {
     if ask.stamp == 0 {
         return Ok(false);
@@ -94,7 +96,8 @@ fn has_its_turn(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<bool, Stop> {
     Ok(matches!(calls.get(ask.resource), Ok(Some(value)) if value == CLOSED))
 }
 
-/// Puts the ticket at its place. Unless it stands first there and nobody is in the way, that is the answer.
+/// Writes the ticket. Unless it is the head and nothing blocks it, the script ends with the reply
+/// to wait.
 fn wait_in_queue(
     calls: &mut Calls<'_>,
     ask: &Ask<'_>,
@@ -109,7 +112,7 @@ fn wait_in_queue(
         true => call_the_first(calls, ask, &way, time.millis())?,
         false => Before::default(),
     };
-    // Whoever stands before a reader waits for those who share to go.
+    // A waiter in front of a reader waits for the readers to leave.
     let left = match ask.mode {
         b's' if before.count == 0 => way.beside,
         b'p' if !before.has_other => way.open,
@@ -130,7 +133,8 @@ fn wait_in_queue(
     Err(Stop::Answered(Answer::StatusLine(words.collect::<Vec<_>>().join(&b' '))))
 }
 
-/// Takes a ticket out of the queue. Where nobody is left in it, the resource is as if there had been none.
+/// Removes a ticket from the queue. If the queue is empty then, the resource is as if there had
+/// been none.
 pub(super) fn leave_queue(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -164,8 +168,8 @@ pub(super) fn leave_queue(
     Ok(found)
 }
 
-/// Tells who waits in the queue, in lines: how many, what keeps the resource for them and for how long the first is called, and
-/// those who stand first.
+/// Reports the queue, in lines: the number of tickets, the way in which the resource is kept for
+/// them, the time for which the head has been called, and the first tickets.
 pub(super) fn view_queue(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -201,7 +205,7 @@ pub(super) fn view_queue(
     Ok(Answer::Bulk([head, lines].concat()))
 }
 
-/// What keeps a resource for those in the queue.
+/// Returns the way in which a resource is kept for the queue.
 fn kept(
     calls: &mut Calls<'_>,
     resource: &[u8],
@@ -256,14 +260,14 @@ fn unmark(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Whether the members of a sorted set are holders.
+/// Returns true if the members of a sorted set are holders.
 fn is_ours(calls: &mut Calls<'_>, resource: &[u8]) -> Result<bool, Stop> {
     let first = calls.zrange(resource)?.and_then(|members| members.iter().next());
     Ok(first
         .is_some_and(|(name, end)| begins_as_a_token(name) || (name, end) == (QUEUE_MARK, NEVER)))
 }
 
-/// An ask in the queue, as its words say it.
+/// A request in the queue, parsed from its words.
 struct Ask<'a> {
     resource: &'a [u8],
     stamps: &'a [u8],
@@ -281,7 +285,7 @@ struct Ask<'a> {
     me: Vec<u8>,
     mode: u8,
     shares: bool,
-    /// The semaphore's keys, and in which order it is looked through, if it wants a permit.
+    /// The semaphore's keys and the order in which its slots are searched, for a permit.
     slots: Option<(Pair<'a>, Order)>,
 }
 
@@ -308,7 +312,7 @@ impl<'a> Ask<'a> {
         Ok(Self { fenced, restart_guard, ..Self::common(names, argv)? })
     }
 
-    /// What each has, whatever it wants.
+    /// Parses the words that every kind of request has.
     fn common(names: &'a [&'a [u8]], argv: &'a [&'a [u8]]) -> Result<Self, Stop> {
         let &[resource, stamps, ends, ticket, call, ..] = names else {
             return Err(BAD_ARGUMENTS);
@@ -338,7 +342,7 @@ impl<'a> Ask<'a> {
         })
     }
 
-    /// One for a permit has more of both, in between.
+    /// Parses a request for a permit, which has additional keys and arguments in between.
     fn read_of_permit(names: &'a [&'a [u8]], argv: &'a [&'a [u8]]) -> Result<Self, Stop> {
         let &[resource, _, _, _, _, ends, ref rest @ ..] = names else { return Err(BAD_ARGUMENTS) };
         let (fenced, restart_guard) = match (argv.len(), rest) {
@@ -359,7 +363,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Removes expired tickets. Of `keys` the last is the asker's ticket.
+/// Removes expired tickets. The last of `keys` is the requester's ticket.
 fn drop_dead_tickets(calls: &mut Calls<'_>, keys: [&[u8]; 3], now: i64) -> Result<(), Stop> {
     for dead in calls.zrangebyscore_until(keys[1], now)?.into_iter().take(MOST_AT_ONCE) {
         remove_ticket(calls, keys, &dead)?;
@@ -381,7 +385,7 @@ fn remove_ticket(
     Ok(())
 }
 
-/// Puts the ticket at its place, and says which that is, and whether others stand there as far as is known.
+/// Writes the ticket at its place. Returns its stamp, and whether there may be other tickets.
 fn join_queue(
     calls: &mut Calls<'_>,
     ask: &Ask<'_>,
@@ -408,7 +412,7 @@ fn join_queue(
     Ok((stamp, others))
 }
 
-/// The stamp of a new ticket.
+/// Returns the stamp of a new ticket.
 fn behind_all(
     calls: &mut Calls<'_>,
     ask: &Ask<'_>,
@@ -424,7 +428,7 @@ fn behind_all(
     Ok(ask.proposal.min(latest).max(last + 1))
 }
 
-/// What lies at a resource, for those in the queue.
+/// The state of a resource, for waiters in the queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Free,
@@ -435,15 +439,16 @@ enum State {
     Other,
 }
 
-/// For how long it is in the way of who wants the resource alone, and beside those who share: 0 for not at all, -1
-/// without end.
+/// The times for which a resource blocks an exclusive waiter (`alone`) and a reader, in ms: 0 for
+/// not at all, -1 without end.
 struct Way {
     state: State,
     value: Option<Vec<u8>>,
     left: i64,
     alone: i64,
     beside: i64,
-    /// Of who wants a permit, as long as nobody in the queue is in its way, and for how many there is room.
+    /// The time for which it blocks a waiter for a permit that has only such waiters in front, and
+    /// the number of waiters for which there is room.
     open: i64,
     room: usize,
     is_semaphore: bool,
@@ -500,7 +505,7 @@ fn read_blockers(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<Way
         };
     };
     let Some(value) = value.filter(|value| value != CLOSED) else {
-        // The value of a closed key is the only one that stays as it is.
+        // The value of a closed key is the only one that stays unchanged.
         let value = (left != NO_KEY).then(|| CLOSED.to_vec());
         return Ok(Way { value, ..way(State::Free, 0) });
     };
@@ -530,7 +535,7 @@ fn read_set(calls: &mut Calls<'_>, resource: &[u8], now: i64, left: i64) -> Resu
     Ok(Way { beside: if has_writer { alone } else { 0 }, ..Way::of(state, left, alone) })
 }
 
-/// Which slots are free. Whose time is over is taken away.
+/// Reads which slots are free, and removes expired holders.
 fn read_slots(
     calls: &mut Calls<'_>,
     keys: &Pair<'_>,
@@ -559,29 +564,29 @@ fn read_slots(
     Ok(())
 }
 
-/// Digits, and perhaps a label behind a colon.
+/// Returns true if a value consists of digits, and perhaps a label behind a colon.
 fn is_token(value: &[u8]) -> bool {
     let label = value.get(TOKEN_DIGITS..).unwrap_or_default();
     let is_label = label.len() > 1 && label[0] == b':' && !label.iter().any(u8::is_ascii_control);
     begins_with_digits(value) && (label.is_empty() || is_label)
 }
 
-/// Who stands before a ticket and cannot be beside it.
+/// The tickets before a ticket with which it cannot share the resource.
 #[derive(Default)]
 struct Before {
     count: usize,
-    /// The last two at the most, the nearest first.
+    /// At most the last two, the nearest first.
     nearest: Vec<Vec<u8>>,
-    /// One of them wants another thing than a permit.
+    /// True if one of them does not want a permit.
     has_other: bool,
-    /// For how many ms the first of all may still come, if it is called.
+    /// The ms for which the head, if called, may still come.
     rest: Option<i64>,
-    /// For how many ms the nearest may still ask, if this ask has pinged it.
+    /// The ms for which the nearest may still send a request, if this request has pinged it.
     pinged: Option<i64>,
 }
 
 impl Before {
-    /// Without its label, and with the rest of a call in place of its grace.
+    /// Returns the nearest ticket without its label, with the rest of a call in place of its grace.
     fn nearest(&self) -> Vec<u8> {
         let last = self.last(0);
         let name = last.split(|&byte| byte == b':').next().unwrap_or_default();
@@ -591,7 +596,7 @@ impl Before {
         }
     }
 
-    /// Without its label.
+    /// Returns a ticket without its label.
     fn last(&self, at: usize) -> &[u8] {
         let Some(name) = self.nearest.get(at) else { return b"-" };
         let mut colons = name.iter().enumerate().filter(|(_, byte)| **byte == b':');
@@ -607,7 +612,7 @@ fn who_stands_before(calls: &mut Calls<'_>, ask: &Ask<'_>, room: usize) -> Resul
     let members = calls.zrange(ask.stamps)?.into_iter().flat_map(|members| members.iter());
     let from = rank.saturating_sub(if ask.mode == b'x' { 2 } else { FARTHEST_READ_BACK });
     let all: Vec<_> = members.map(|(name, _)| name).take(rank).skip(from).collect();
-    // The farthest ticket that is read stands for those before it, which are not.
+    // The farthest ticket that is read stands for those before it, which are not read.
     let excludes = |&(at, name): &(usize, &[u8])| {
         from > 0 && at == 0 || ask.mode == b'x' || name.first() != Some(&ask.mode)
     };
@@ -633,7 +638,7 @@ fn who_stands_before(calls: &mut Calls<'_>, ask: &Ask<'_>, room: usize) -> Resul
     Ok(Before { count, nearest, has_other, ..Before::default() })
 }
 
-/// Calls the first in the queue if nobody is in its way, and takes its place away if it does not come.
+/// Calls the head if nothing blocks it, and removes it if it does not come.
 fn call_the_first(
     calls: &mut Calls<'_>,
     ask: &Ask<'_>,
@@ -700,8 +705,9 @@ fn call_the_first(
     Ok(before)
 }
 
-/// Lets the nearest ticket before the asker expire after its grace unless its owner asks, or has asked within the last
-/// 500 ms. Its grace, if this ask has done that.
+/// Lets the nearest ticket in front of the requester expire after its grace, unless its owner sends
+/// a request by then or has sent one within the last 500 ms. Returns the grace if this request has
+/// done so.
 fn ping(
     calls: &mut Calls<'_>,
     ask: &Ask<'_>,
@@ -721,7 +727,7 @@ fn ping(
     Ok(is_due.then_some(grace))
 }
 
-/// When who was called.
+/// Reads a call: its time, and the called ticket.
 fn read_call(value: &[u8]) -> Option<(i64, Vec<u8>)> {
     let at = value.iter().position(|&byte| byte == b' ')?;
     let (digits, whom) = (&value[..at], &value[at + 1..]);
@@ -730,7 +736,7 @@ fn read_call(value: &[u8]) -> Option<(i64, Vec<u8>)> {
     Some((since, whom.to_vec()))
 }
 
-/// It stands between two colons, or behind the only one.
+/// Returns the grace in a ticket's name, which is between two colons, or behind the only one.
 fn grace_of(ticket: &[u8]) -> i64 {
     let rest = ticket.get(TICKET_DIGITS..).unwrap_or_default();
     let digits = rest.split(|&byte| byte == b':').next();
@@ -738,7 +744,8 @@ fn grace_of(ticket: &[u8]) -> i64 {
     digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// Tells those who are not in the queue that there is one. What tells it already stays as it is.
+/// Marks a held resource, so that clients outside the queue see that there is one. Existing marks
+/// stay unchanged.
 fn mark_blockers(calls: &mut Calls<'_>, resource: &[u8], way: &Way, now: i64) -> Result<(), Stop> {
     let value = way.value.as_deref().unwrap_or_default();
     if mutant!(HoldersUnmarked) && matches!(way.state, State::Token | State::Set) {
@@ -775,7 +782,7 @@ fn mark_blockers(calls: &mut Calls<'_>, resource: &[u8], way: &Way, now: i64) ->
     Ok(())
 }
 
-/// What the fencing counter will be.
+/// Returns the value that the fencing counter will have.
 fn raised_counter(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<Option<u64>, Stop> {
     let Some(fenced) = &ask.fenced else { return Ok(None) };
     let count = counter_to_raise(calls, fenced.counter)?.floor();
@@ -796,7 +803,8 @@ fn set_counter(calls: &mut Calls<'_>, ask: &Ask<'_>, counter: Option<u64>) -> Re
     Ok(())
 }
 
-/// A closed key goes first. What an undo needs is called before anything is written, on a key that is not there.
+/// Deletes a closed key. The commands that an undo needs are called before anything is written, on
+/// a key that does not exist.
 fn clear_blockers(calls: &mut Calls<'_>, ask: &Ask<'_>, state: State) -> Result<(), Stop> {
     let gone = if state == State::Free { ask.resource } else { ask.call };
     calls.del(gone)?;
@@ -830,17 +838,17 @@ fn take_in_queue(
     Ok(calls.set_for(ask.resource, &text, ask.ttl + OUTLIVES_MS)?)
 }
 
-/// A ticket that is not asked for ends after this.
+/// The lifetime of a ticket after its last request.
 const TICKET_MS: i64 = 6_000;
-/// No stamp that a client proposes is farther ahead of the node's clock.
+/// The maximum time by which a proposed stamp may be ahead of the node's clock.
 const FARTHEST_AHEAD_US: i64 = 5_000_000;
-/// So many dead tickets go at once.
+/// The maximum number of expired tickets that are removed at once.
 const MOST_AT_ONCE: usize = 64;
-/// So many are looked at for those who are shown.
+/// The maximum number of tickets that are read for a view.
 const MOST_READ: usize = 80;
 /// The number of tickets before its own that a reader or a waiter for a permit has read.
 const FARTHEST_READ_BACK: usize = 128;
-/// In bytes.
+/// The maximum length of a ticket, in bytes.
 const LONGEST_TICKET: usize = 200;
 /// The length of a ticket's name before its grace: the mode, 34 digits and a colon.
 const TICKET_DIGITS: usize = 36;
@@ -848,12 +856,12 @@ const TICKET_DIGITS: usize = 36;
 const NAME_DIGITS: usize = 33;
 /// A ticket whose owner has asked within this time is not pinged.
 const PINGED_AFTER_MS: i64 = 500;
-/// Of a key that is not there.
+/// The PTTL of a key that does not exist.
 const NO_KEY: i64 = -2;
-/// So many words has an ask, its token first, without and with a fencing counter.
+/// The number of words of a request, its token first, without and with a fencing counter.
 const WORDS: usize = 7;
 const FENCED_WORDS: usize = 10;
-/// The same of one for a permit.
+/// The numbers of words of a request for a permit.
 const PERMIT_WORDS: usize = 10;
 const FENCED_PERMIT_WORDS: usize = 12;
 
@@ -902,7 +910,7 @@ mod tests {
             }
         }
 
-        /// An ask of the ticket, for 10 ms and with a grace of 3 ms.
+        /// Sends a request for the ticket, for 10 ms and with a grace of 3 ms.
         fn ask(&mut self, ticket: &str) -> String {
             let (mode, name) = ticket.split_at(1);
             let digits = name.repeat(32);
@@ -919,7 +927,7 @@ mod tests {
             self.run(exclusive::undo, &NAMES[..1], &[&token(name)])
         }
 
-        /// What the resource holds, and for how many ms.
+        /// Returns the value of the resource, and its TTL in ms.
         fn value(&mut self) -> (String, i64) {
             let left = self.keys().pttl(b"r");
             let mut keys = self.keys();
@@ -969,7 +977,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_goes_with_the_last_who_waits_and_the_ttl_is_as_it_was() {
+    fn the_last_ticket_removes_the_mark_and_restores_the_ttl() {
         let mut bench = Bench::new();
         bench.keys().set_for(b"r", token("a").as_bytes(), 50);
         assert_eq!(bench.ask("xb"), "WAIT 50 7 0 - -");
@@ -985,7 +993,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_share_and_a_mark_outlive_the_last_of_them_by_8_s() {
+    fn a_marked_set_outlives_its_last_reader_by_8_s() {
         let mut bench = Bench::new();
         assert_eq!(bench.ask("sa"), "OK 7");
         assert_eq!(bench.at(5).ask("sb"), "OK 8");
@@ -1000,7 +1008,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_key_is_written_again_only_where_it_would_end() {
+    fn a_closed_key_is_written_again_only_if_it_would_expire() {
         let mut bench = Bench::new();
         bench.ask("xa");
         bench.undo("a");
@@ -1012,7 +1020,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_come_when_it_is_called_loses_its_place_after_its_grace() {
+    fn a_called_head_that_does_not_come_loses_its_place_after_its_grace() {
         let mut bench = Bench::new();
         bench.ask("xa");
         bench.undo("a");
@@ -1025,13 +1033,13 @@ mod tests {
     }
 
     #[test]
-    fn a_call_or_an_ask_from_the_future_was_before_the_clock_was_set_back() {
+    fn a_call_or_request_from_the_future_precedes_a_clock_that_was_set_back() {
         let mut bench = Bench::new();
         bench.at(60_000).ask("xa");
         bench.undo("a");
         let waits = |rest: u32| format!("WAIT 0 8 1 x{}00:{rest} -", "a".repeat(32));
         assert_eq!(bench.ask("xb"), waits(3), "it is called");
-        assert_eq!(bench.at(10).ask("xb"), waits(3), "it is called anew");
+        assert_eq!(bench.at(10).ask("xb"), waits(3), "it is called again");
         assert_eq!(bench.at(14).ask("xb"), "OK 8");
 
         let mut bench = Bench::new();
@@ -1043,7 +1051,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_those_who_share_has_to_ask_within_its_grace_when_it_is_pinged() {
+    fn a_writer_that_waits_for_readers_has_to_answer_a_ping_within_its_grace() {
         let mut bench = Bench::new();
         bench.ask("sa");
         bench.ask("xb");
@@ -1062,7 +1070,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_ends_6_s_after_its_last_ask() {
+    fn a_ticket_expires_6_s_after_its_last_request() {
         let mut bench = Bench::new();
         bench.ask("xa");
         bench.undo("a");
@@ -1074,7 +1082,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_others() {
+    fn a_value_that_is_not_a_token_is_foreign() {
         let digits = token("a");
         for (value, is_ours) in [
             (digits.clone(), true),
@@ -1093,6 +1101,6 @@ mod tests {
     }
 
     const NAMES: [&[u8]; 5] = [b"r", b"l", b"e", b"w", b"n"];
-    /// In Unix ms.
+    /// The start of each test, in Unix ms.
     const START: u64 = 1_767_225_600_000;
 }

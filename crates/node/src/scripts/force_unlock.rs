@@ -1,4 +1,5 @@
-//! The scripts of an operator who breaks a lock: what was seen is removed, and nothing that came behind it.
+//! The scripts of an operator who breaks a lock: the inspected holders are removed, and no later
+//! ones.
 
 use sha1_smol::Sha1;
 
@@ -7,7 +8,7 @@ use super::shared::{READER, WRITER};
 use super::{mark, permits, shared};
 use crate::calls::{Answer, Calls, Stop, caught};
 
-/// Removes what was seen. A key that was marked, and has no holders left, is closed.
+/// Removes the inspected holders. A marked key without holders left is closed.
 pub(super) fn force_unlock(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -32,7 +33,7 @@ pub(super) fn force_unlock(
     Ok(Answer::Int(count))
 }
 
-/// The resource, and what was seen there, of a script of another library's format.
+/// Returns the resource and the inspected values, for a script of another library's format.
 pub(super) fn resource_and_seen<'a>(
     names: &[&'a [u8]],
     argv: &'a [&'a [u8]],
@@ -43,8 +44,8 @@ pub(super) fn resource_and_seen<'a>(
     }
 }
 
-/// Removes a string that was seen, or its token from a set: a reader that shared it alone is a member by now, or a writer that
-/// becomes a reader.
+/// Removes an inspected string, or its token from a set: the only reader may have become a member
+/// since then, or a writer a reader.
 pub(super) fn remove_seen(
     calls: &mut Calls<'_>,
     name: &[u8],
@@ -59,7 +60,7 @@ pub(super) fn remove_seen(
     remove_members(calls, name, &[&member], None)
 }
 
-/// All of it but for the TTL, as a digest.
+/// Replies with a digest of all data of a key except its TTL.
 pub(super) fn view_digest(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -73,7 +74,8 @@ fn digest(calls: &mut Calls<'_>, name: &[u8]) -> Result<Option<String>, Stop> {
     Ok(calls.dump(name)?.map(|dump| Sha1::from(dump).digest().to_string()))
 }
 
-/// A string that is what was seen, or that and a mark. Nothing if it is of another type.
+/// Removes a string if it is the inspected one, with or without a mark. Returns `None` if the key
+/// has another type.
 fn remove_string(calls: &mut Calls<'_>, name: &[u8], seen: &[u8]) -> Result<Option<i64>, Stop> {
     let Some(value) = caught(calls.getrange(name, seen.len() + MARK))? else { return Ok(None) };
     let is_token = |token: &[u8]| shared::begins_with_digits(token);
@@ -86,7 +88,7 @@ fn remove_string(calls: &mut Calls<'_>, name: &[u8], seen: &[u8]) -> Result<Opti
     Ok(Some(count))
 }
 
-/// Removes members that were seen, and another one with them.
+/// Removes inspected members, and `also` with them.
 pub(super) fn remove_members(
     calls: &mut Calls<'_>,
     name: &[u8],
@@ -107,5 +109,5 @@ pub(super) fn remove_members(
     Ok(count)
 }
 
-/// The longest mark.
+/// The length of the longest mark.
 const MARK: usize = 17;

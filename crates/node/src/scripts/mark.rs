@@ -1,11 +1,10 @@
-//! Marks: what tells that somebody waits in the queue for a resource, see `redbolt::proto::script`.
-//!
-//! A marked token is followed by a line feed and the ms at which its holder ends. Among those who share is the member
-//! `line`. A closed key is nobody's.
+//! Marks, which show that there are waiters in the queue for a resource, see
+//! `redbolt::proto::script`. A marked token is followed by a line feed and its holder's end in ms.
+//! A marked set of readers has the member `line`. A closed key has no holder.
 
 use crate::calls::{Calls, Stop};
 
-/// A marked token, and when its holder ends.
+/// Returns a marked token, and its holder's end.
 pub(super) fn marked(value: &[u8]) -> Option<(&[u8], i64)> {
     let (token, ends) = value.split_at(token_before_mark(value)?.len());
     let digits = &ends[1..];
@@ -14,29 +13,29 @@ pub(super) fn marked(value: &[u8]) -> Option<(&[u8], i64)> {
     Some((token, number.parse().unwrap_or(i64::MAX)))
 }
 
-/// What stands before the first line feed, where no other control character does.
+/// Returns the text before the first line feed, if no other control character precedes it.
 pub(super) fn token_before_mark(value: &[u8]) -> Option<&[u8]> {
     let at = value.iter().position(u8::is_ascii_control)?;
     (at > 0 && value[at] == b'\n').then(|| &value[..at])
 }
 
-/// A token with a mark.
+/// Returns a token with a mark.
 pub(super) fn with_mark(token: &[u8], ends: i64) -> Vec<u8> {
     [token, format!("\n{ends}").as_bytes()].concat()
 }
 
-/// Leaves a key that nobody takes but the first in the queue.
+/// Writes a key that only the head of the queue can take.
 pub(super) fn close(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
     Ok(calls.set_for(resource, CLOSED, OUTLIVES_MS)?)
 }
 
-/// What a closed key holds.
+/// The value of a closed key.
 pub(super) const CLOSED: &[u8] = b"\nredbolt";
-/// Among those who share, for as long as somebody waits.
+/// The member that marks a set of readers, as long as there are waiters.
 pub(super) const QUEUE_MARK: &[u8] = b"line";
-/// When the mark ends: never.
+/// The score of the mark, which never ends.
 pub(super) const NEVER: i64 = i64::MAX;
-/// So much longer than its holders lives what is marked.
+/// The time by which a marked key outlives its holders.
 pub(super) const OUTLIVES_MS: i64 = 8_000;
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! Redbolt's scripts as Rust functions.
-//!
-//! A test compares each with its Lua text on a real server. The library calls scripts with well-formed arguments; for
-//! others the models reply with an error of their own.
+//! Redbolt's scripts as Rust functions. A test compares each with its Lua text on a real server.
+//! The library calls scripts with well-formed arguments; for others the models reply with a
+//! different error.
 
 mod common;
 mod exclusive;
@@ -43,9 +42,9 @@ use crate::{
     script::{Model, Script},
 };
 
-/// The scripts of every new store.
+/// Returns the scripts of every new store.
 pub(crate) fn shipped() -> &'static [Script] {
-    // Computed once: a simulator makes many stores, and a digest takes microseconds.
+    // Computed once, because a simulator makes many stores and a digest takes microseconds.
     static SHIPPED: OnceLock<Vec<Script>> = OnceLock::new();
     SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Script::new(text, run)).into())
 }
@@ -106,7 +105,8 @@ const MODELS: [(&str, Model); 53] = [
     (WRITE_BACK_SHARED.text, shared::write_back_shared),
 ];
 
-/// Gives the restart guard a new value if it still has the one that was read. Never shortens a quarantine.
+/// Gives the restart guard a new value if it still has the one that was read. Never shortens a
+/// quarantine.
 fn enrol(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answer, Stop> {
     let (&[restart_guard], &[seen, value, _]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
     let ttl = span(argv.get(2))?;
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(missing.map(|script| script.name).collect::<Vec<_>>(), [""; 0]);
     }
 
-    /// Runs a script at the instant `NOW`, on keys that are set for so many ms.
+    /// Runs a script at the instant `NOW`, on keys with these TTLs in ms.
     fn run(script: Model, set: &[(&str, i64)], names: &[&str], argv: &[&str]) -> Answer {
         let mut entries = Entries::new();
         let mut keys = Keys::new(&mut entries, ClockReading::from_micros(NOW));
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// To the microsecond, which no test of a real server can be.
+    /// Checks the limit to the microsecond, which no test of a real server can do.
     #[test]
     fn a_proposal_may_be_off_by_five_seconds_and_no_more() {
         let propose = |proposal: u64| {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_guard_lets_vote_from_its_last_millisecond_to_the_end_of_the_quarantine() {
+    fn a_restart_guard_allows_votes_from_the_end_of_its_quarantine_to_its_expiry() {
         let big = BIG_MS.cast_signed();
         let ask =
             |left| run(acquire_many, &[("guard", left)], &["r", "guard"], &["token", "1000", "1"]);

@@ -1,6 +1,6 @@
-//! The scripts of holders who change their mode: a reader's second claim as a writer, and a writer's as a reader.
-//!
-//! Apart from `shared`, whose sets they write as well, since here a holder's own other claim is not in its way.
+//! The scripts of holders that change their mode: a reader's second claim as a writer, and a
+//! writer's as a reader. They write the sets of `shared`, but the holder's other claim does not
+//! block them.
 
 use super::common::{
     Argument, BAD_ARGUMENTS, begin, check_clock, check_restart_guard, counter_to_raise, number,
@@ -18,7 +18,8 @@ use crate::{
     reply::decimal,
 };
 
-/// Makes a reader a writer as well, if the restart guard lets the node vote and nobody else is there.
+/// Makes a reader also a writer, if the restart guard lets the node vote and there is no other
+/// holder.
 pub(super) fn upgrade(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -35,7 +36,7 @@ pub(super) fn upgrade(
     Ok(Answer::Status("OK"))
 }
 
-/// As above, with an even fencing token.
+/// Upgrades like `upgrade`, with an even fencing token.
 pub(super) fn upgrade_fenced(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -62,7 +63,8 @@ pub(super) fn upgrade_fenced(
     Ok(Answer::StatusAnd("OK", raised.cast_signed()))
 }
 
-/// Of a planted bug: one token for both claims, so that the undo of the one ends the other.
+/// Ends the reader's claim, for a planted bug: one token for both claims, so that the undo of one
+/// ends the other.
 fn give_up_own(calls: &mut Calls<'_>, resource: &[u8], own: &[u8]) -> Result<(), Stop> {
     let members = calls.zrange(resource)?.into_iter().flat_map(|members| members.iter());
     let mine: Vec<_> = members.map(|(name, _)| name.to_vec()).collect();
@@ -72,7 +74,7 @@ fn give_up_own(calls: &mut Calls<'_>, resource: &[u8], own: &[u8]) -> Result<(),
     Ok(())
 }
 
-/// Makes a writer a reader as well. Where it has a string, that becomes a member of a sorted set.
+/// Makes a writer also a reader. A writer's string becomes a member of a sorted set.
 pub(super) fn downgrade(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -92,7 +94,7 @@ pub(super) fn downgrade(
     Ok(Answer::Status("OK"))
 }
 
-/// Extends a writer's claim where it is a string, or a member of a sorted set.
+/// Extends a writer's claim that is a string, or a member of a sorted set.
 pub(super) fn extend_downgraded(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -112,7 +114,7 @@ pub(super) fn extend_downgraded(
     Ok(Answer::Int(1))
 }
 
-/// Takes a writer's claim away where it is a string, or a member of a sorted set.
+/// Removes a writer's claim that is a string, or a member of a sorted set.
 pub(super) fn undo_downgraded(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -125,8 +127,8 @@ pub(super) fn undo_downgraded(
     undo_member(calls, resource, &[WRITER, token].concat())
 }
 
-/// What the token of the holder's other claim begins with: its own random digits, and the node's, which are behind
-/// `mark` bytes and as many random digits in the token of this one.
+/// Returns the prefix of the token of the holder's other claim: its random digits, and the node's,
+/// which follow `mark` bytes and as many random digits in this claim's token.
 fn own(random: Argument<'_>, token: &[u8], mark: usize) -> Result<Vec<u8>, Stop> {
     let random = random.ok_or(BAD_ARGUMENTS)?;
     let digits = mark + TOKEN_DIGITS - 2..mark + TOKEN_DIGITS;
@@ -134,7 +136,7 @@ fn own(random: Argument<'_>, token: &[u8], mark: usize) -> Result<Vec<u8>, Stop>
     Ok([random, &node[..node.len().min(2)]].concat())
 }
 
-/// Nobody is there but the holder itself as a reader.
+/// Checks that there is no holder except this one as a reader.
 fn deny_unless_alone(
     calls: &mut Calls<'_>,
     resource: &[u8],

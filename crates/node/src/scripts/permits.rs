@@ -1,6 +1,6 @@
-//! The scripts of semaphores: a resource is a hash of its permits, and a sorted set says when each holder ends.
-//!
-//! Times are the node's, in ms. Whoever ends now is over; the keys exist through their last millisecond.
+//! The scripts of semaphores: a resource is a hash of its permits, and a sorted set has the end of
+//! each holder. Times are the node's, in ms. A holder has expired at its end; the keys exist
+//! through their last millisecond.
 
 use super::common::{
     Argument, BAD_ARGUMENTS, BAD_COUNTER, check_clock, check_restart_guard, lua_number, number,
@@ -16,7 +16,8 @@ use crate::{
 
 use redbolt::proto::fence::MAX_TOKEN;
 
-/// Gives a token a free slot or the one that it wants, if the restart guard lets the node vote and nothing else is there.
+/// Gives a token the requested slot or any free one, if the restart guard lets the node vote and
+/// the key holds nothing else.
 pub(super) fn acquire_permit(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -62,7 +63,7 @@ pub(super) fn acquire_permit(
     Ok(Answer::StatusLine([b"OK ", slot.as_slice(), &seen, &text].concat()))
 }
 
-/// Lets a holder have its slot for at least this TTL more. Never shortens anything.
+/// Extends a holder's slot to at least this TTL. Never shortens anything.
 pub(super) fn extend_permit(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -85,7 +86,7 @@ pub(super) fn extend_permit(
     Ok(Answer::Int(1))
 }
 
-/// Takes the holder's slot, whichever it is.
+/// Removes the holder's slot, whichever it is.
 pub(super) fn undo_permit(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -127,7 +128,7 @@ pub(super) fn write_back_permit(
     Ok(Answer::Int(1))
 }
 
-/// Tells how many hold permits, and who those are that end first.
+/// Reports the number of holders, and those that end first.
 pub(super) fn view_permits(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -160,7 +161,7 @@ pub(super) fn view_permits(
     Ok(Answer::Bulk(text))
 }
 
-/// Tells what a hash has that is no semaphore, if it is small.
+/// Reports the content of a hash that is not a semaphore, if it is small.
 fn view_other(calls: &mut Calls<'_>, resource: &[u8], most: usize) -> Result<Answer, Stop> {
     if calls.hlen(resource)? > most {
         return Ok(Answer::Bulk(Vec::new()));
@@ -175,11 +176,11 @@ fn view_other(calls: &mut Calls<'_>, resource: &[u8], most: usize) -> Result<Ans
     Ok(Answer::Bulk(b"hash".iter().copied().chain(lines).collect()))
 }
 
-/// In which order an ask looks for a free slot.
+/// The order in which a request searches for a free slot.
 pub(super) struct Order {
     pub(super) permits: u64,
     first: u64,
-    /// 0 where it wants the first and no other.
+    /// 0 for a request for the first slot and no other.
     step: u64,
 }
 
@@ -201,7 +202,7 @@ pub(super) struct Pair<'n> {
     pub(super) ends: &'n [u8],
 }
 
-/// The hash of the slots' counters, what is proposed for one of them, and for how long it lives.
+/// The hash of the slots' counters, the proposal for one of them, and its lifetime.
 pub(super) type SlotCounter<'a> = (&'a [u8], u64, Argument<'a>);
 
 impl Pair<'_> {
@@ -212,7 +213,7 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Takes the slots of these holders. Returns how many of them had one.
+    /// Removes the slots of these holders. Returns the number of holders that had one.
     pub(super) fn remove(&self, calls: &mut Calls<'_>, tokens: &[&[u8]]) -> Result<i64, Stop> {
         let mut count = 0;
         for token in tokens {
@@ -236,7 +237,8 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// The slot that is wanted, unless it is taken. Then the one that the token had is free.
+    /// Returns the wanted slot. If it is taken, the slot that the token had is freed and the
+    /// request is denied.
     fn wanted(
         &self,
         calls: &mut Calls<'_>,
@@ -256,7 +258,7 @@ impl Pair<'_> {
         Err(Stop::Answered(Answer::Int((end - now).min(LONGEST_WAIT))))
     }
 
-    /// The first slot that is free, and which others are among the 64 places where it is.
+    /// Returns the first free slot, and the other free ones among the 64 places around it.
     pub(super) fn first_free(
         &self,
         calls: &mut Calls<'_>,
@@ -283,7 +285,8 @@ impl Pair<'_> {
         Err(Stop::Answered(Answer::Int(left)))
     }
 
-    /// Of a planted bug: the client names the slot that it was given, and not itself.
+    /// Removes a slot, for a planted bug: the client names the slot that it was given, and not
+    /// itself.
     fn undo_by_slot(&self, calls: &mut Calls<'_>, token: &[u8]) -> Result<Answer, Stop> {
         let named = calls.get(&[b"slot-of:", token].concat())?.map(<[u8]>::to_vec);
         let slot = named.unwrap_or_default();
@@ -305,7 +308,7 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Gives a slot, and says which counter that has, if it is fenced.
+    /// Gives a slot and returns its counter, if it is fenced.
     pub(super) fn give(
         &self,
         calls: &mut Calls<'_>,
@@ -360,7 +363,8 @@ impl Pair<'_> {
         Ok(calls.zrange(self.ends)?.and_then(|all| all.iter().next_back()).map(|(_, end)| end))
     }
 
-    /// When the holder of this slot ends, and the time; nothing if the token does not have it.
+    /// Returns the end of this slot's holder and the time, or `None` if the token does not have the
+    /// slot.
     fn read_mine(
         &self,
         calls: &mut Calls<'_>,
@@ -377,7 +381,8 @@ impl Pair<'_> {
     }
 }
 
-/// Whether there is a semaphore, and is marked. Anything else is in the way, and a mark in that of who is not moved.
+/// Returns whether there is a semaphore, and whether it is marked. Any other data denies, and a
+/// mark denies requests that are not moves.
 fn deny_unless_permits(
     calls: &mut Calls<'_>,
     resource: &[u8],
@@ -401,7 +406,7 @@ fn deny_unless_permits(
     Ok((true, is_marked))
 }
 
-/// A client that asks one server as two nodes is granted once.
+/// Denies a request of a client that has asked this server as another node.
 pub(super) fn deny_twin(
     calls: &mut Calls<'_>,
     keys: &Pair<'_>,
@@ -460,17 +465,17 @@ fn write_slot_counter(
     Ok(())
 }
 
-/// Whether a hash is a semaphore for which somebody waits in the queue.
+/// Returns true if a hash is a semaphore with waiters in its queue.
 pub(super) fn is_marked(calls: &mut Calls<'_>, resource: &[u8]) -> Result<bool, Stop> {
     let (is_ours, is_marked) =
         (calls.hexists(resource, MARK)?, calls.hexists(resource, QUEUE_MARK)?);
     Ok(is_ours && is_marked)
 }
 
-/// The longest that a holder is in the way, in ms.
+/// The maximum time that a denial reports, in ms.
 const LONGEST_WAIT: i64 = MAX_TOKEN.cast_signed();
-/// Of each semaphore.
+/// The field of every semaphore.
 pub(super) const MARK: &[u8] = b"redbolt";
 const PART: u64 = 64;
-/// A token, a colon, and the longest label.
+/// The length of a token, a colon, and the longest label.
 const LONGEST_NAME: usize = 163;

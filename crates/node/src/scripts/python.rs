@@ -1,4 +1,5 @@
-//! The scripts of python-redis-lock: a resource is a string, the token of its holder, and a release is an entry of a list.
+//! The scripts of python-redis-lock: a resource is a string, the token of its holder, and a release
+//! is an entry of a list.
 
 use super::common::{BAD_ARGUMENTS, check_restart_guard, token_and_ttl};
 use super::exclusive::undo_value;
@@ -6,7 +7,8 @@ use super::force_unlock::{remove_seen, resource_and_seen};
 use crate::calls::{Answer, CallError, Calls, Stop};
 use crate::mutants::mutant;
 
-/// Sets the resource if the restart guard lets the node vote and it is free, and seeing first that its end can be told.
+/// Sets the resource if the restart guard lets the node vote and it is free. Before that it checks
+/// that the release can be reported.
 pub(super) fn acquire_python(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -29,7 +31,7 @@ pub(super) fn acquire_python(
     Ok(Answer::Status("OK"))
 }
 
-/// Deletes the key if it is ours, and tells.
+/// Deletes the key if it is the holder's, and reports the release.
 pub(super) fn undo_python(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -47,7 +49,7 @@ pub(super) fn undo_python(
     Ok(Answer::Int(count.into()))
 }
 
-/// Removes a token that an operator has seen, and tells if the key can be a lock's.
+/// Removes an inspected token, and reports the release if the key can be a lock's.
 pub(super) fn force_unlock_python(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -61,7 +63,7 @@ pub(super) fn force_unlock_python(
     Ok(Answer::Int(count))
 }
 
-/// Wakes one of those who wait. No entry stays that does not end by itself.
+/// Wakes one waiter. No entry may stay that does not expire by itself.
 fn report(calls: &mut Calls<'_>, signal: &[u8]) {
     if calls.lpush(signal, b"1").is_ok() && calls.pexpire(signal, SIGNAL_MS).is_err() {
         calls.del(signal).ok();

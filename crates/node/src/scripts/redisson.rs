@@ -1,4 +1,5 @@
-//! The scripts of Redisson's locks: a resource is a hash of its one holder, and a release is told on a channel.
+//! The scripts of Redisson's locks: a resource is a hash of its one holder, and a release is
+//! published on a channel.
 
 use redbolt::proto::fence::MAX_TOKEN;
 
@@ -10,7 +11,7 @@ use super::force_unlock::resource_and_seen;
 use crate::calls::{Answer, Calls, Stop, caught};
 use crate::mutants::mutant;
 
-/// Makes a hash with the holder in it if the restart guard lets the node vote and nothing is there.
+/// Writes a hash with the holder if the restart guard lets the node vote and the key is free.
 pub(super) fn acquire_redisson(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -22,7 +23,7 @@ pub(super) fn acquire_redisson(
     Ok(Answer::Status("OK"))
 }
 
-/// As above, and counts.
+/// Acquires like `acquire_redisson`, and counts.
 pub(super) fn acquire_redisson_fenced(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -42,7 +43,7 @@ pub(super) fn acquire_redisson_fenced(
     Ok(Answer::StatusAnd("OK", count))
 }
 
-/// Lets the holder have it for at least this TTL more. Never shortens anything.
+/// Extends the holder's lock to at least this TTL. Never shortens anything.
 pub(super) fn extend_redisson(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -59,7 +60,7 @@ pub(super) fn extend_redisson(
     Ok(Answer::Int(1))
 }
 
-/// Takes the holder away, and tells if nobody is left.
+/// Removes the holder, and reports the release if no holder is left.
 pub(super) fn undo_redisson(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -80,7 +81,7 @@ pub(super) fn undo_redisson(
     Ok(Answer::Int(1))
 }
 
-/// Removes holders that an operator has seen, and tells.
+/// Removes inspected holders, and reports the release.
 pub(super) fn force_unlock_redisson(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -98,12 +99,12 @@ pub(super) fn force_unlock_redisson(
     Ok(Answer::Int(count))
 }
 
-/// Wakes who waits.
+/// Wakes the waiters.
 fn report(calls: &mut Calls<'_>, resource: &[u8]) {
     calls.publish_if_allowed(beside(b"redisson_lock__channel", resource), b"0");
 }
 
-/// The name of what Redisson keeps beside a lock.
+/// Returns the name of a key that Redisson keeps for a lock.
 pub(super) fn beside(prefix: &[u8], resource: &[u8]) -> Vec<u8> {
     match resource.contains(&b'{') {
         true => [prefix, b":", resource].concat(),
@@ -125,7 +126,8 @@ pub(super) fn write_back_redisson(
     Ok(Answer::Int(1))
 }
 
-/// Nothing is there. If something is, its TTL is the answer. That an undo may be done is seen before anything is written.
+/// Checks that the key is free; otherwise it denies with the key's TTL. Whether an undo is allowed
+/// is checked before anything is written.
 fn check_free(calls: &mut Calls<'_>, name: &[u8], token: &[u8], ttl: i64) -> Result<(), Stop> {
     match calls.pttl(name)? {
         -2 => {}

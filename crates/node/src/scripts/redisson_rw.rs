@@ -1,6 +1,6 @@
-//! The scripts of Redisson's read/write locks: a resource is a hash of its mode and its holders, and each reader has a key of its own.
-//!
-//! A release is told on a channel, as of its other locks.
+//! The scripts of Redisson's read/write locks: a resource is a hash of its mode and its holders,
+//! and each reader has a separate key. A release is published on a channel, as for Redisson's other
+//! locks.
 
 use super::common::{BAD_ARGUMENTS, begin, lua_number, number, span, token_and_ttl};
 use super::force_unlock::resource_and_seen;
@@ -8,7 +8,7 @@ use super::redisson::beside;
 use super::shared::twins;
 use crate::calls::{Answer, Calls, Stop, caught};
 
-/// Puts a reader beside others, if there is nobody else.
+/// Adds a reader, if there are only readers.
 pub(super) fn acquire_redisson_read(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -37,7 +37,7 @@ pub(super) fn acquire_redisson_read(
     Ok(Answer::Status("OK"))
 }
 
-/// Makes a hash with a writer in it, if nothing is there.
+/// Writes a hash with a writer, if the key is free.
 pub(super) fn acquire_redisson_write(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -54,7 +54,7 @@ pub(super) fn acquire_redisson_write(
     Ok(Answer::Status("OK"))
 }
 
-/// Lets the holder have it for at least this TTL more. Never shortens anything, and brings no reader back.
+/// Extends the holder's lock to at least this TTL. Never shortens anything, and restores no reader.
 pub(super) fn extend_redisson_rw(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -79,7 +79,7 @@ pub(super) fn extend_redisson_rw(
     Ok(Answer::Int(1))
 }
 
-/// Takes the holder away, and lets the lock live as long as the last who is left.
+/// Removes the holder, and lets the lock live as long as its last remaining holder.
 pub(super) fn undo_redisson_rw(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -114,8 +114,8 @@ pub(super) fn undo_redisson_rw(
     Ok(Answer::Int(1))
 }
 
-/// Removes holders that an operator has seen, and tells. Those who are left of a writer's lock read. Without holders there is no
-/// mode.
+/// Removes inspected holders, and reports the release. Remaining holders of a writer's lock become
+/// readers. Without holders there is no mode.
 pub(super) fn force_unlock_redisson_rw(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -141,12 +141,12 @@ pub(super) fn force_unlock_redisson_rw(
     Ok(Answer::Int(count))
 }
 
-/// Wakes all who want to read, or one who wants to write.
+/// Wakes all waiting readers, or one writer.
 fn report(calls: &mut Calls<'_>, resource: &[u8], message: &[u8]) {
     calls.publish_if_allowed(beside(b"redisson_rwlock", resource), message);
 }
 
-/// For how long those have a lock who are left.
+/// The time for which the remaining holders have a lock.
 enum Left {
     AsItIs,
     For(i64),
@@ -191,7 +191,7 @@ fn writer(token: &[u8]) -> Vec<u8> {
     [token, b":write"].concat()
 }
 
-/// The key of a reader's only entry.
+/// Returns the key of a reader's only entry.
 fn own_hold(resource: &[u8], token: &[u8]) -> Vec<u8> {
     hold(resource, token, 1)
 }

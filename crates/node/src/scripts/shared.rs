@@ -1,7 +1,8 @@
-//! The scripts of locks that are shared: a resource is a sorted set of its holders, by the time at which each ends. Whoever
-//! shares it alone is a string.
+//! The scripts of shared locks: a resource is a sorted set of its readers, by their ends. A single
+//! reader is a string.
 //!
-//! Times are the node's, in ms. Whoever ends now is over; the key itself exists through its last millisecond.
+//! Times are the node's, in ms. A holder has expired at its end; the key itself exists through its
+//! last millisecond.
 
 use super::common::{
     BAD_ARGUMENTS, begin, check_clock, check_restart_guard, counter_to_raise, number, raise, span,
@@ -15,7 +16,7 @@ use crate::{
     reply::decimal,
 };
 
-/// Lets a holder share the resource, if the restart guard lets the node vote and nothing else is there.
+/// Adds a reader, if the restart guard lets the node vote and there are only readers.
 pub(super) fn acquire_shared(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -35,7 +36,8 @@ pub(super) fn acquire_shared(
     Ok(Answer::Status("OK"))
 }
 
-/// As above, with an odd fencing token: the counter, or the next one from the proposal on.
+/// Acquires like `acquire_shared`, with an odd fencing token: the counter, or the next odd number
+/// from the proposal on.
 pub(super) fn acquire_shared_fenced(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -74,7 +76,7 @@ pub(super) fn acquire_shared_fenced(
     Ok(Answer::StatusAnd("OK", shown.cast_signed()))
 }
 
-/// Lets a holder share the resource for at least so long, if it does. Never shortens its time.
+/// Extends a reader to at least this TTL. Never shortens it.
 pub(super) fn extend_shared(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -108,7 +110,7 @@ pub(super) fn extend_member(
     Ok(Answer::Int(1))
 }
 
-/// Takes a holder away from those who share the resource.
+/// Removes a reader.
 pub(super) fn undo_shared(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -157,7 +159,7 @@ pub(super) fn write_back_shared(
     Ok(Answer::Int(1))
 }
 
-/// Tells who shares the resource, in lines: how many, and what is left to those who end first.
+/// Reports the readers, in lines: their number, and the time left of those that end first.
 pub(super) fn view_shared(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -178,7 +180,7 @@ pub(super) fn view_shared(
     Ok(Answer::Bulk(lines))
 }
 
-/// What lies at a resource, as far as `GET` tells.
+/// The data of a resource, as far as `GET` shows it.
 #[derive(PartialEq, Eq)]
 pub(super) enum Found {
     Nothing,
@@ -187,7 +189,7 @@ pub(super) enum Found {
 }
 
 impl Found {
-    /// Whether it is the holder with this token, who shares the resource alone.
+    /// Returns true if it is the holder with this token, which is the only reader.
     fn is_lone(&self, token: &[u8]) -> bool {
         if mutant!(LoneReaderIsAnybody) {
             return matches!(self, Self::String(value) if value.starts_with(READER));
@@ -205,8 +207,8 @@ pub(super) fn look(calls: &mut Calls<'_>, resource: &[u8]) -> Result<Found, Stop
     })
 }
 
-/// Nobody holds the resource but those who share it. A key that is anything else, or that no script made, is in the
-/// way for as long as it lives.
+/// Checks that the resource has only readers. A key with other data, or that no script wrote,
+/// blocks it for as long as it lives.
 fn deny_unless_shared(
     calls: &mut Calls<'_>,
     resource: &[u8],
@@ -224,16 +226,16 @@ fn deny_unless_shared(
     deny_beside_writer(calls, resource, None, now, left)
 }
 
-/// As what a string has the resource.
+/// The mode of a holder that is a string.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Reader,
     Writer,
 }
 
-/// Makes a string a member of a sorted set, if it is one of ours that may be, by its mode and the digits of its token. Any other
-/// string is in the way. What an undo and another ask will need is called before anything is written. On a string each of
-/// them fails.
+/// Makes a string a member of a sorted set, if its mode and the digits of its token allow it; any
+/// other string denies. The commands that an undo and another request will need are called before
+/// anything is written. On a string each of them fails.
 pub(super) fn make_members(
     calls: &mut Calls<'_>,
     resource: &[u8],
@@ -284,7 +286,7 @@ pub(super) fn make_members(
     Ok(())
 }
 
-/// A rehearsal: only what is forbidden ends the script.
+/// Ignores the failure of a rehearsal on a string: only a missing permission ends the script.
 fn fails_on_a_string<T>(outcome: Result<T, CallError>) -> Result<(), Stop> {
     match outcome {
         Ok(_) | Err(CallError::WrongType) => Ok(()),
@@ -292,7 +294,7 @@ fn fails_on_a_string<T>(outcome: Result<T, CallError>) -> Result<(), Stop> {
     }
 }
 
-/// An undo is allowed, and none of the others is the holder as another node.
+/// Checks that an undo is allowed, and that no member is the same client as another node.
 pub(super) fn rehearse_share(
     calls: &mut Calls<'_>,
     (resource, token): (&[u8], &[u8]),
@@ -307,7 +309,7 @@ fn share_alone(calls: &mut Calls<'_>, resource: &[u8], token: &[u8], ttl: i64) -
     Ok(calls.set_for(resource, &[READER, token].concat(), ttl)?)
 }
 
-/// Nobody has the resource but in a sorted set, with this TTL, if there is one.
+/// Checks that the resource is free or a sorted set, and returns the set's TTL if it has one.
 pub(super) fn deny_unless_members(
     calls: &mut Calls<'_>,
     resource: &[u8],
@@ -326,7 +328,8 @@ pub(super) fn deny_unless_members(
     Err(Stop::Answered(Answer::Int(left)))
 }
 
-/// No writer lives there but the one whose token begins with `own`. The script has read the members already.
+/// Checks that no writer holds the resource except one whose token begins with `own`. The script
+/// has read the members already.
 pub(super) fn deny_beside_writer(
     calls: &mut Calls<'_>,
     resource: &[u8],
@@ -353,8 +356,8 @@ pub(super) fn begins_with_digits(value: &[u8]) -> bool {
     value.get(..TOKEN_DIGITS).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Whose time is over is taken away. Besides, this only finds out whether an undo is allowed: nobody has the empty
-/// name, and the key lives for as long as the last of its holders already.
+/// Removes expired members. Otherwise this only finds out whether an undo is allowed: no member has
+/// the empty name, and the key lives as long as its last holder already.
 pub(super) fn rehearse_undo(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<(), Stop> {
     calls.zremrangebyscore(resource, now)?;
     calls.zrem(resource, b"")?;
@@ -366,7 +369,7 @@ pub(super) fn rehearse_undo(calls: &mut Calls<'_>, resource: &[u8], now: i64) ->
     Ok(())
 }
 
-/// Denies an ask that has come before, as another one of the client's so many nodes.
+/// Denies a request that has come before, as another of the client's `nodes` nodes.
 pub(super) fn deny_twin(
     calls: &mut Calls<'_>,
     resource: &[u8],
@@ -381,14 +384,14 @@ pub(super) fn deny_twin(
     Ok(())
 }
 
-/// The tokens of one ask to so many nodes, which differ in the two digits of the node.
+/// Returns the tokens of one request to `nodes` nodes, which differ in the two digits of the node.
 pub(super) fn twins(token: &[u8], nodes: u64) -> impl Iterator<Item = Vec<u8>> {
     let (random, rest) = token.split_at(token.len().min(TOKEN_DIGITS - 2));
     let label = rest.get(2..).unwrap_or_default();
     (0..nodes).map(move |node| [random, format!("{node:02x}").as_bytes(), label].concat())
 }
 
-/// Adds the holder, or lets it end later if it shares the resource already.
+/// Adds the holder, or extends it if it shares the resource already.
 pub(super) fn share(
     calls: &mut Calls<'_>,
     resource: &[u8],
@@ -403,7 +406,7 @@ pub(super) fn share(
     live_as_long_as_the_last(calls, resource)
 }
 
-/// Where only a mark is left, the key is closed.
+/// Lets the key live as long as its last holder. If only a mark is left, the key is closed.
 pub(super) fn live_as_long_as_the_last(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
     match read_last_end(calls, resource)? {
         LastEnd::OfNobody => {}
@@ -416,7 +419,7 @@ pub(super) fn live_as_long_as_the_last(calls: &mut Calls<'_>, resource: &[u8]) -
     Ok(())
 }
 
-/// Until when the key is to live. One that is marked outlives its holders.
+/// The time until which the key has to live. A marked key outlives its holders.
 enum LastEnd {
     OfNobody,
     OfMark,
@@ -435,7 +438,7 @@ fn read_last_end(calls: &mut Calls<'_>, resource: &[u8]) -> Result<LastEnd, Stop
     })
 }
 
-/// When the holder ends, and the time; nothing if it does not share the resource.
+/// Returns the holder's end and the time, or `None` if it does not share the resource.
 pub(super) fn read_mine(
     calls: &mut Calls<'_>,
     resource: &[u8],
@@ -446,8 +449,8 @@ pub(super) fn read_mine(
     Ok(end.filter(|&end| end > now).map(|end| (end, now)))
 }
 
-/// The counter if it is odd and not too small, otherwise the next odd number behind it that is no less than the
-/// proposal.
+/// Returns the counter if it is odd and at least `least`, otherwise the next odd number after it
+/// that is at least the proposal.
 pub(super) fn odd_from(counter: f64, proposal: u64, least: u64) -> u64 {
     if counter >= least as f64 && counter % 2.0 == 1.0 {
         return counter as u64;
@@ -457,15 +460,15 @@ pub(super) fn odd_from(counter: f64, proposal: u64, least: u64) -> u64 {
 }
 
 pub(super) const MAX_VIEWED: usize = 16;
-/// A token behind a writer's mark, a colon, and the longest label.
+/// The length of a token behind a writer's mark, a colon, and the longest label.
 const LONGEST_NAME: usize = 165;
-/// A token begins with so many hexadecimal digits. A label may follow them.
+/// The number of hexadecimal digits with which a token begins. A label may follow them.
 pub(super) const TOKEN_DIGITS: usize = 34;
-/// What stands before the token of a reader who is a string.
+/// The prefix of the token of a reader that is a string.
 pub(super) const READER: &[u8] = b"r:";
-/// What stands before a writer's token.
+/// The prefix of a writer's token.
 pub(super) const WRITER: &[u8] = b"w:";
-/// No more members than these are there when a writer is.
+/// The maximum number of members alongside a writer.
 const MOST_BESIDE_WRITER: usize = 4;
 
 #[cfg(test)]
@@ -517,7 +520,7 @@ mod tests {
             self.run(extend_shared, &[b"r"], &[&token(name), ttl])
         }
 
-        /// Asks with a proposal, on a counter that is this text.
+        /// Sends a request with a proposal, on a counter with this text.
         fn ask_fenced(&mut self, counter: Option<&str>, proposal: u64) -> Answer {
             for key in [b"r", b"c"] {
                 self.keys().delete(key);
@@ -543,9 +546,9 @@ mod tests {
         std::iter::repeat_n(name, TOKEN_DIGITS - 2).chain("00".chars()).collect()
     }
 
-    /// To the millisecond, which no test of a real server can be.
+    /// Checks the ends to the millisecond, which no test of a real server can do.
     #[test]
-    fn whoever_ends_now_is_over_and_the_key_not_yet() {
+    fn a_holder_expires_at_its_end_and_the_key_a_millisecond_later() {
         let mut bench = Bench::new();
         assert_eq!(bench.ask('a', "10"), OK);
         assert_eq!(bench.ask('z', "10"), OK);
@@ -555,15 +558,15 @@ mod tests {
         assert_eq!(bench.extend('a', "50"), Answer::Int(0));
         let write_back = [&token('a'), "7", "50"];
         assert_eq!(bench.run(write_back_shared, &[b"r", b"c"], &write_back), Answer::Int(0));
-        assert_eq!(bench.holders(), [('a', 10), ('z', 10)], "but nobody has taken them away");
+        assert_eq!(bench.holders(), [('a', 10), ('z', 10)], "but they were not removed");
         assert_eq!(bench.ask('b', "10"), OK);
         assert_eq!(bench.holders(), [('b', 20)]);
         assert_eq!(bench.at(21).pttl(), -2);
     }
 
-    /// It ends with its key, as a writer does.
+    /// Its string ends with its key, like a writer's.
     #[test]
-    fn whoever_shares_alone_is_a_string_until_another_one_comes() {
+    fn a_single_reader_is_a_string_until_a_second_one_comes() {
         let mut bench = Bench::new();
         assert_eq!(bench.ask('b', "10"), OK);
         let text = format!("r:{}", token('b'));
@@ -604,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_lives_as_long_as_the_last_and_nobodys_time_gets_shorter() {
+    fn the_key_lives_as_long_as_its_last_reader_and_no_end_gets_earlier() {
         let mut bench = Bench::new();
         bench.ask('a', "10");
         bench.ask('b', "30");
@@ -624,9 +627,9 @@ mod tests {
         assert_eq!(bench.pttl(), -2);
     }
 
-    /// Without those who live longer the key would be left to one who is over.
+    /// Otherwise the key would be left to a holder that has expired.
     #[test]
-    fn a_key_whose_last_holder_is_over_goes_with_the_undo_of_another() {
+    fn a_key_whose_last_holder_has_expired_ends_with_the_undo_of_another() {
         let mut bench = Bench::new();
         bench.ask('a', "10");
         bench.ask('b', "30");
@@ -635,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_script_made_is_in_the_way_and_stays() {
+    fn foreign_data_blocks_the_resource_and_stays() {
         let mut bench = Bench::new();
         bench.keys().share(b"r", token('a').as_bytes(), START as i64 + 10).unwrap();
         assert_eq!(bench.ask('b', "10"), Answer::Int(-1), "it has no end");
@@ -653,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_share_show_the_odd_counter_or_the_next_one_from_the_proposal_on() {
+    fn readers_get_the_odd_counter_or_the_next_odd_number_from_the_proposal_on() {
         let now = START * 1_000;
         let mut bench = Bench::new();
         let last = (MAX_TOKEN - 2).to_string();
@@ -712,6 +715,6 @@ mod tests {
     }
 
     const OK: Answer = Answer::Status("OK");
-    /// In Unix ms.
+    /// The start of each test, in Unix ms.
     const START: u64 = 1_767_225_600_000;
 }

@@ -1,11 +1,12 @@
-//! The script of Spring's lock registries: a resource is a string, the token of its holder, and a release is told on a channel.
+//! The script of Spring's lock registries: a resource is a string, the token of its holder, and a
+//! release is published on a channel.
 
 use super::common::BAD_ARGUMENTS;
 use super::exclusive::undo_value;
 use super::force_unlock::{remove_seen, resource_and_seen};
 use crate::calls::{Answer, Calls, Stop};
 
-/// Deletes the key if it is ours, and tells.
+/// Deletes the key if it is the holder's, and reports the release.
 pub(super) fn undo_spring(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -19,7 +20,7 @@ pub(super) fn undo_spring(
     Ok(Answer::Int(count.into()))
 }
 
-/// Removes a token that an operator has seen, and tells.
+/// Removes an inspected token, and reports the release.
 pub(super) fn force_unlock_spring(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -33,7 +34,7 @@ pub(super) fn force_unlock_spring(
     Ok(Answer::Int(count))
 }
 
-/// Wakes who waits, on the channel of each registry that it may belong to.
+/// Wakes waiters, on the channel of each registry to which the lock may belong.
 fn report(calls: &mut Calls<'_>, resource: &[u8]) {
     let colons = resource.iter().enumerate().filter(|&(_, &byte)| byte == b':').take(16);
     for (at, _) in colons {

@@ -1,4 +1,5 @@
-//! The scripts of Symfony's locks: a resource is a sorted set of its holders, beside a mark if one has it alone.
+//! The scripts of Symfony's locks: a resource is a sorted set of its holders, with a mark if it is
+//! exclusive.
 
 use super::common::{BAD_ARGUMENTS, begin, number, token_and_ttl};
 use super::force_unlock::{remove_members, resource_and_seen};
@@ -6,7 +7,7 @@ use super::shared::{self, TOKEN_DIGITS, look, rehearse_undo, share, twins};
 use crate::calls::{Answer, Calls, Stop};
 use crate::mutants::mutant;
 
-/// Lets a holder share the resource, if the restart guard lets the node vote and nobody has it alone.
+/// Adds a reader, if the restart guard lets the node vote and there is no writer.
 pub(super) fn acquire_symfony_read(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -33,7 +34,7 @@ pub(super) fn acquire_symfony_read(
     Ok(Answer::Status("OK"))
 }
 
-/// Lets a holder have the resource alone, if the restart guard lets the node vote and nobody has it.
+/// Adds a writer, if the restart guard lets the node vote and there is no holder.
 pub(super) fn acquire_symfony_write(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -59,7 +60,7 @@ pub(super) fn acquire_symfony_write(
     Ok(Answer::Status("OK"))
 }
 
-/// Lets whoever has it alone have it for at least so long. Never shortens anything.
+/// Extends a writer to at least this TTL. Never shortens anything.
 pub(super) fn extend_symfony_write(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -82,7 +83,7 @@ pub(super) fn extend_symfony_write(
     Ok(Answer::Int(1))
 }
 
-/// Takes the resource from whoever has it alone.
+/// Removes a writer.
 pub(super) fn undo_symfony_write(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -92,7 +93,7 @@ pub(super) fn undo_symfony_write(
     Ok(Answer::Int(remove_members(calls, resource, &[token], Some(ALONE))?))
 }
 
-/// Removes members that an operator has seen, and the mark of a writer with them.
+/// Removes inspected members, and the mark of a writer with them.
 pub(super) fn force_unlock_symfony(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -102,7 +103,8 @@ pub(super) fn force_unlock_symfony(
     Ok(Answer::Int(remove_members(calls, name, seen, Some(ALONE))?))
 }
 
-/// Whether there is a set of members of Symfony's, and the TTL of the key. Anything else is in the way for as long as it lives.
+/// Returns whether there is a set of Symfony's members, and the TTL of the key. Any other data
+/// denies for as long as it lives.
 fn deny_unless_symfony(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(bool, i64), Stop> {
     let (kind, left) = (calls.kind(resource)?, calls.pttl(resource)?);
     if kind == "none" {
@@ -117,7 +119,7 @@ fn deny_unless_symfony(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(bool, 
     Err(Stop::Answered(Answer::Int(left)))
 }
 
-/// Whether a member of Symfony's can have this name, or one of ours.
+/// Returns true if a member of Symfony's or of redbolt can have this name.
 fn is_member(name: &[u8]) -> bool {
     let digits = name.strip_prefix(MARK).and_then(|token| token.get(..TOKEN_DIGITS));
     let is_ours = digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
@@ -126,9 +128,9 @@ fn is_member(name: &[u8]) -> bool {
     name == ALONE || is_ours || base64.is_some_and(|name| name.iter().all(is_base64))
 }
 
-/// Beside whoever has the resource alone.
+/// The member that marks an exclusive holder.
 const ALONE: &[u8] = b"__write__";
-/// Before a token of ours.
+/// The prefix of tokens of this library.
 const MARK: &[u8] = b"s:";
-/// How long the names of others are.
+/// The length of the names of Symfony's members.
 const NAME: usize = 44;

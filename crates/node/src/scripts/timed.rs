@@ -1,12 +1,13 @@
-//! The scripts of locks whose value is a time: a resource is a string, a second since 1970 and the digits of its holder. Beside it
-//! is a key that lasts as long as the holder's lease.
+//! The scripts of locks whose value is a time: a resource is a string, a second since 1970 and the
+//! digits of its holder. A second key lasts as long as the holder's lease.
 
 use super::common::{BAD_ARGUMENTS, check_restart_guard, lua_number, token_and_ttl};
 use super::force_unlock::resource_and_seen;
 use crate::calls::{Answer, Calls, Stop, caught};
 use crate::mutants::mutant;
 
-/// Sets the resource if the restart guard lets the node vote, and nothing is there but a time that is over.
+/// Sets the resource if the restart guard lets the node vote, and the key is free or its time has
+/// passed.
 pub(super) fn acquire_timed(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -39,7 +40,7 @@ pub(super) fn acquire_timed(
     Ok(Answer::Status("OK"))
 }
 
-/// Lets the holder have it for at least this TTL more. Never shortens anything.
+/// Extends the holder's lock to at least this TTL. Never shortens anything.
 pub(super) fn extend_timed(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -62,7 +63,8 @@ pub(super) fn extend_timed(
     Ok(Answer::Int(1))
 }
 
-/// Deletes it if it is the holder's. Within its lease the time of a member that has overwritten it is.
+/// Deletes the key if it is the holder's. Within the holder's lease that includes the time of a
+/// member that has overwritten it.
 pub(super) fn undo_timed(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -81,7 +83,7 @@ pub(super) fn undo_timed(
     Ok(Answer::Int(((is_own || is_of_member) && calls.del(resource)?).into()))
 }
 
-/// Removes a value that an operator has seen, with the lease.
+/// Removes an inspected value, with the lease.
 pub(super) fn force_unlock_timed(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -98,14 +100,14 @@ pub(super) fn force_unlock_timed(
     Ok(Answer::Int(was_there.into()))
 }
 
-/// Ends the holder's lease. Whether it lasted until now.
+/// Ends the holder's lease and returns true if it had lasted until now.
 fn end_lease(calls: &mut Calls<'_>, lease: &[u8], token: &[u8]) -> Result<bool, Stop> {
     let value = caught(calls.get(lease))?.flatten();
     let has_lease = value.is_some_and(|value| value == own_digits(token));
     Ok(has_lease && calls.del(lease)?)
 }
 
-/// Whether a value without a TTL is a second, and shorter than one of ours.
+/// Returns true if a value without a TTL is a second, and shorter than redbolt's.
 fn is_second_of_member(calls: &mut Calls<'_>, name: &[u8]) -> Result<bool, Stop> {
     let value = caught(calls.get(name))?.flatten();
     let is_second = value.is_some_and(|value| value.len() < 60 && second(value).is_some());
@@ -140,7 +142,7 @@ fn is_own(calls: &mut Calls<'_>, name: &[u8], token: &[u8]) -> Result<bool, Stop
     Ok(is_number(time) && is_number(digits) && digits == own_digits(token))
 }
 
-/// Two decimal digits for each hexadecimal one among the first of the token.
+/// Returns two decimal digits for each hexadecimal one among the first of the token.
 fn own_digits(token: &[u8]) -> Vec<u8> {
     let mut digits = Vec::new();
     for &byte in &token[..token.len().min(34)] {
@@ -152,7 +154,7 @@ fn own_digits(token: &[u8]) -> Vec<u8> {
     digits
 }
 
-/// The second of this century that a value is, with a fraction or without.
+/// Returns the second of this century that a value is, with a fraction or without.
 fn second(value: &[u8]) -> Option<f64> {
     let is_plain = value.first().is_some_and(u8::is_ascii_digit)
         && value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
