@@ -89,7 +89,6 @@ fn bits(digits: &str) -> Option<u64> {
     Some(bits)
 }
 
-/// Reads a script's status line: a word and a number.
 fn status(script: &Script, line: &[u8]) -> Option<Answer> {
     let Role::Ask(grant) = script.role else { return None };
     let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
@@ -135,7 +134,6 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Returns whether the node has granted the request.
     pub(super) fn is_grant(self) -> bool {
         matches!(self, Self::GrantSlot { .. } | Self::GrantWith(_) | Self::Vote(Vote::Grant))
     }

@@ -11,7 +11,6 @@ use super::script::own::{ACQUIRE_PERMIT, UNDO};
 use super::{fence, time};
 use crate::resp::{CommandEncoder, command};
 
-/// The arguments of a [`Command`].
 #[derive(Clone, Copy)]
 pub(super) struct Arguments<'a> {
     pub(super) keys: &'a Keys,
@@ -22,13 +21,10 @@ pub(super) struct Arguments<'a> {
     pub(super) counter: u64,
     /// The configuration: the number of nodes, and the restart guard's key, if there is one.
     pub(super) config: &'a Config,
-    /// The order in which a node looks for a free slot.
     pub(super) slots: SlotOrder,
-    /// The slot of a granted permit.
     pub(super) slot: u64,
     /// The beginning of the token of the holder's other claim, for a command that names it.
     pub(super) other_claim: Option<&'a [u8]>,
-    /// The place in the queue, for a request in the queue.
     pub(super) in_queue: Option<&'a InQueue>,
 }
 

@@ -5,7 +5,6 @@
 
 use super::vote::Cause;
 
-/// A classified error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerError {
     Cause(Cause),

@@ -235,7 +235,6 @@ impl Credentials {
         Self { user, password }
     }
 
-    /// Writes the `AUTH` command.
     pub(crate) fn encode_auth(&self, out: &mut impl BufMut) {
         let auth = command(out, 2 + usize::from(self.user.is_some())).arg(b"AUTH");
         let auth = match &self.user {
@@ -318,7 +317,6 @@ impl Config {
         &self.settings
     }
 
-    /// Replaces the setting `setup`.
     pub(crate) fn set_setup(&mut self, setup: Setup) {
         self.settings.setup = setup;
     }
@@ -329,7 +327,6 @@ impl Config {
             .then_some(&self.settings.restart_guard_key[..])
     }
 
-    /// Returns whether locks can have fencing tokens with this configuration.
     pub(super) fn can_fence(&self) -> bool {
         // A node votes again only when the clocks have overtaken the counters that it lost.
         self.settings.restart_guard == RestartGuard::On
@@ -403,7 +400,6 @@ const MAX_RESTART_GUARD_KEY: usize = 256;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The maximum TTL, timeout and pause.
 const LONGEST_SPAN: Duration = DAY;
 
 messages! {

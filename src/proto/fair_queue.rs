@@ -34,7 +34,6 @@ pub(super) const TICKET_PREFIX: &[u8] = b"redbolt:line-wait:";
 /// The prefix of the key that names the ticket which was called.
 pub(super) const CALL_PREFIX: &[u8] = b"redbolt:line-call:";
 
-/// The value of a closed key.
 pub(super) const CLOSED: &[u8] = b"\nredbolt";
 
 /// How long a marked or closed key outlives the holders of the resource.
@@ -133,7 +132,6 @@ impl StampAgreement {
         Self { stamps: [0; MAX_NODES], quorum, standpoint: Standpoint::default() }
     }
 
-    /// Records the stamp that the ticket has on a node.
     pub(super) fn record(&mut self, node: NodeId, stamp: u64) {
         // A node has one stamp: an earlier one of the same node must not count twice for a quorum.
         self.stamps[node.index()] = stamp;
@@ -158,7 +156,6 @@ impl StampAgreement {
     }
 }
 
-/// The place in the queue that a request asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InQueue {
     pub(super) ticket: TicketName,
@@ -170,13 +167,11 @@ pub(super) struct InQueue {
     pub(super) grace_ms: u64,
 }
 
-/// The place of a ticket in the queue of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueuePlace {
     pub(super) stamp: u64,
     /// How long holders are in the way, in ms; 0 for not at all, -1 for without end.
     pub(super) left_ms: i64,
-    /// The number of tickets before this one.
     pub(super) before: u32,
     /// The last ticket before this one, and the one before that.
     pub(super) predecessors: [Option<TicketName>; 2],
@@ -200,7 +195,6 @@ impl QueuePlace {
     }
 }
 
-/// The reply of a node to a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueueReply {
     /// The node grants.

@@ -209,7 +209,6 @@ pub enum DataKind {
 }
 
 impl KeyState {
-    /// Returns other data without a profile.
     pub(super) fn foreign(kind: DataKind) -> Self {
         Self::Foreign(Foreign::new(kind, None))
     }
@@ -342,14 +341,12 @@ impl fmt::Display for Permits {
     }
 }
 
-/// Writes the readers.
 impl fmt::Display for Sharers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         list(f, &self.holders, self.count, |f, holder| holder.fmt(f))
     }
 }
 
-/// Writes the known ones, and how many of `count` are unknown.
 fn list<T>(
     f: &mut fmt::Formatter<'_>,
     known: &[T],
@@ -415,13 +412,11 @@ pub(super) const TOKEN_DIGITS: usize = RANDOM_DIGITS + 2;
 /// The maximum length of a label in bytes.
 pub const MAX_LABEL: usize = 128;
 
-/// The maximum length of a token in bytes.
 pub(super) const LONGEST: usize = TOKEN_DIGITS + 1 + MAX_LABEL;
 
 /// The maximum length of a queue's mark in bytes: a line feed, and ms since 1970.
 const MARK: usize = 1 + 16;
 
-/// The maximum number of holders that are shown.
 pub(super) const MOST_SHOWN: usize = 16;
 
 /// The number of bytes of a string that are read, from its beginning.

@@ -50,7 +50,6 @@ impl Keys {
     }
 }
 
-/// The number of bytes of a length.
 const LENGTH: usize = size_of::<u32>();
 
 #[cfg(test)]

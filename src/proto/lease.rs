@@ -27,7 +27,6 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// An expired lease.
     pub(super) const NONE: Self =
         Self { since: ClockReading { boot: Timestamp(0), wall: Timestamp(0) }, span_ns: 0 };
 

@@ -49,7 +49,6 @@ impl LockKind {
         Self { write_back: Command::Run(script), ..self }
     }
 
-    /// Returns the library with whose locks this kind is compatible.
     pub(super) fn profile(&self) -> Profile {
         self.profile
     }
@@ -82,11 +81,9 @@ pub(super) const SHARED: LockKind = LockKind {
     ..PLAIN
 };
 
-/// A shared lock with a fencing token.
 pub(super) const SHARED_FENCED: LockKind =
     LockKind { ask: Command::Run(&script::ACQUIRE_SHARED_FENCED), ..SHARED };
 
-/// A permit of a semaphore.
 pub(super) const PERMIT: LockKind = LockKind {
     ask: Command::Run(&script::ACQUIRE_PERMIT),
     extend: Command::Run(&script::EXTEND_PERMIT),
@@ -100,7 +97,6 @@ pub(super) const PERMIT: LockKind = LockKind {
 pub(super) const UPGRADE: LockKind =
     LockKind { ask: Command::Run(&script::UPGRADE), mark: b"w:", ..SHARED };
 
-/// The writer's claim of an upgrade, with a fencing token.
 pub(super) const UPGRADE_FENCED: LockKind =
     LockKind { ask: Command::Run(&script::UPGRADE_FENCED), ..UPGRADE };
 
@@ -124,10 +120,8 @@ pub(super) const TICKET: LockKind = LockKind {
     ..PLAIN
 };
 
-/// The ticket of a waiter for a shared lock.
 pub(super) const TICKET_SHARED: LockKind = LockKind { mark: b"s", ..TICKET };
 
-/// The ticket of a waiter for a permit.
 pub(super) const TICKET_PERMIT: LockKind =
     LockKind { ask: Command::Run(&fair_queue::ACQUIRE_PERMIT_IN_QUEUE), mark: b"p", ..TICKET };
 
@@ -164,7 +158,6 @@ impl Command {
         self.script().is_some_and(|script| !loaded.insert(script))
     }
 
-    /// Returns the script of the command, if it has one.
     #[inline]
     pub(super) fn script(self) -> Option<&'static Script> {
         match self {
@@ -181,7 +174,6 @@ impl Command {
         if self == Self::SetIfAbsent { Self::Run(&script::ACQUIRE_MANY) } else { self }
     }
 
-    /// Returns whether the command requests a lock in the queue.
     pub(super) fn asks_in_queue(self) -> bool {
         matches!(self, Self::Run(script) if script.asks_in_queue())
     }

@@ -80,7 +80,6 @@ pub struct Metrics {
     pub auto_extend_losses: u64,
     /// The counts of each node, in the order of the configuration.
     pub nodes: Vec<NodeMetrics>,
-    /// The response timeout in nanoseconds.
     late_after: u64,
 }
 
@@ -148,7 +147,6 @@ impl NodeMetrics {
         }
     }
 
-    /// Counts an awaited vote that did not arrive.
     pub(super) fn not_voted(&mut self, cause: Cause) {
         self.fails.count(cause);
         self.timeouts += 1;
@@ -422,7 +420,6 @@ impl Histogram {
 /// The number of buckets of a [`Histogram`], including the one above its last bound.
 pub const BUCKETS: usize = 23;
 
-/// The bounds in nanoseconds.
 const BOUNDS: [u64; BUCKETS - 1] = {
     let mut bounds = [0; BUCKETS - 1];
     let (mut at, mut decade) = (0, 10_000);

@@ -111,7 +111,6 @@ impl From<NodeId> for NodeSet {
 impl NodeSet {
     pub(super) const EMPTY: Self = Self(0);
 
-    /// Returns the first `nodes` nodes of the configuration.
     pub(super) fn first(nodes: usize) -> Self {
         // A shift by all 32 bits, which `>>` rejects, leaves the empty set.
         Self(u32::MAX.checked_shr((MAX_NODES - nodes) as u32).unwrap_or_default())
@@ -208,7 +207,6 @@ impl TicketName {
         Self(name)
     }
 
-    /// Returns whether its owner waits for a permit.
     pub(super) fn is_for_permit(self) -> bool {
         self.0[0] == b'p'
     }

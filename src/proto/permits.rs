@@ -17,7 +17,6 @@ pub(super) const ENDS_PREFIX: &[u8] = b"redbolt:until:";
 /// The prefix of the key that has the fencing counters of a semaphore's slots.
 pub(super) const COUNTERS_PREFIX: &[u8] = b"redbolt:slotfence:";
 
-/// The order in which an attempt looks for a free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotOrder {
     permits: u16,
@@ -31,7 +30,6 @@ impl SlotOrder {
     /// The order of a lock that is not a permit.
     pub(super) const NONE: Self = Self { permits: 1, first: 0, step: 1 };
 
-    /// Returns a random order of this number of permits.
     pub(super) fn new(permits: u16, random: [u8; 16]) -> Self {
         let permits = permits.max(1);
         let number = |at: usize| u16::from_le_bytes([random[at], random[at + 1]]);
@@ -91,7 +89,6 @@ impl Offer {
         Self { slot, part, free }
     }
 
-    /// Returns the granted slot.
     pub(super) fn slot(&self) -> u16 {
         self.slot
     }

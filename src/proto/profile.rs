@@ -28,7 +28,6 @@ impl Profile {
         Self(Some(format))
     }
 
-    /// Returns the format; `None` for redbolt's own.
     pub(super) fn format(self) -> Option<&'static Format> {
         self.0
     }
@@ -58,7 +57,6 @@ impl Profile {
         (self.format()?.cannot_be)(name)
     }
 
-    /// Returns whether the library publishes releases for waiters.
     pub(super) fn has_channels(self) -> bool {
         self.format().is_some_and(|format| format.channels.is_some())
     }

@@ -155,7 +155,6 @@ impl<'a> LockRequest<'a> {
         profile.cannot_change_mode().map(|what| RequestError::ProfileCannot { profile, what })
     }
 
-    /// Returns the requested TTL.
     pub(crate) fn wanted_ttl(&self) -> Duration {
         self.ttl
     }

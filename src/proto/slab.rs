@@ -35,13 +35,10 @@ impl Hash for Key {
 }
 
 impl Key {
-    /// The first identifier.
     pub(super) const FIRST: Self = Self { index: 0, generation: 0 };
 
-    /// The last identifier.
     pub(super) const LAST: Self = Self { index: u32::MAX, generation: u32::MAX };
 
-    /// An identifier of nothing.
     pub(super) const NONE: Self = Self { index: u32::MAX, generation: 0 };
 }
 
@@ -52,7 +49,6 @@ pub(super) struct Slab<I, T> {
     rows: Vec<Box<[Slot<T>; ROW]>>,
     heads: Vec<Head>,
     blocks: Vec<Head>,
-    /// The number of slots that were ever used.
     used: u32,
     free: Vec<u32>,
     names: PhantomData<I>,
@@ -169,7 +165,6 @@ impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
         (generation % 2 == 1).then(|| Key { index, generation }.into())
     }
 
-    /// Returns the identifiers of all tenants.
     pub(super) fn ids(&self) -> impl Iterator<Item = I> {
         (0..self.capacity()).filter_map(|at| self.at(at))
     }
@@ -186,7 +181,6 @@ impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
         }
     }
 
-    /// Returns when the first slot is due.
     pub(super) fn due(&self) -> Timestamp {
         let blocks = self.blocks.iter().inspect(|_| step());
         blocks.map(|block| block.due).min().unwrap_or(Timestamp::NEVER)
@@ -261,7 +255,6 @@ fn place(index: u32) -> (usize, usize) {
     (index as usize / ROW, index as usize % ROW)
 }
 
-/// The number of slots in a row.
 const ROW: usize = 64;
 
 /// The number of rows in a block. The 2^20 slots of a full core are in 256 blocks.

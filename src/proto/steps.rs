@@ -3,7 +3,6 @@
 //! A walk over locks, claims or views consists of accesses to their slots and comparisons of their
 //! identifiers, which `slab` counts. Other builds count nothing.
 
-/// Counts one step.
 #[inline(always)]
 pub(crate) fn step() {
     #[cfg(test)]

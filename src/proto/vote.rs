@@ -269,7 +269,6 @@ impl Votes {
         }
     }
 
-    /// Returns whether a quorum has voted, for or against.
     #[inline]
     pub(super) fn has_quorum(&self) -> bool {
         self.grants.or(self.denies).len() >= self.quorum()
@@ -312,7 +311,6 @@ impl Votes {
         self.fails.remove(node);
     }
 
-    /// Replaces the set of suspected nodes.
     #[inline]
     pub(super) fn suspect(&mut self, suspected: NodeSet) {
         if mutant!(SuspicionIgnored) {
@@ -326,12 +324,10 @@ impl Votes {
         Self { grants: NodeSet::first(self.node_count()), ..self }
     }
 
-    /// Returns the nodes that have not voted.
     pub(super) fn missing(&self) -> NodeSet {
         NodeSet::first(self.node_count()).without(self.grants.or(self.denies).or(self.fails))
     }
 
-    /// Returns whether a node failed for this cause.
     pub(super) fn has_failed_by(&self, cause: Cause) -> bool {
         self.fails.iter().any(|node| self.causes[node.index()] == cause)
     }

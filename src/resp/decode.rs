@@ -61,9 +61,7 @@ pub struct Decoder {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// Between two tokens.
     Fresh,
-    /// Inside a token.
     Inside(Partial),
     /// A rule was broken, so nothing that follows can be trusted.
     Broken(Violation),
@@ -80,7 +78,6 @@ struct Partial {
     payload: Option<usize>,
 }
 
-/// A token and its length in bytes.
 type Found<'b> = (Token<'b>, usize);
 
 /// A broken rule, and its offset from the first unconsumed byte.

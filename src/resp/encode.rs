@@ -128,14 +128,12 @@ impl<B: BufMut + ?Sized> Drop for CommandEncoder<'_, B> {
     }
 }
 
-/// Appends a type byte, a number and CR LF.
 #[inline]
 pub(super) fn header(out: &mut (impl BufMut + ?Sized), kind: u8, value: u64) {
     put_decimal(out, &[kind], value);
     out.put_slice(b"\r\n");
 }
 
-/// Appends the bytes `before` and the digits of a number.
 fn put_decimal(out: &mut (impl BufMut + ?Sized), before: &[u8], value: u64) {
     let mut digits = [0; 20];
     let from = decimal(value, &mut digits);

@@ -211,7 +211,6 @@ fn split(buffer: &mut BytesMut, len: usize, payload: usize) -> Bytes {
     payload
 }
 
-/// Takes a token without a payload off the buffer.
 fn skip(buffer: &mut BytesMut, len: usize, frame: Frame) -> Frame {
     buffer.advance(len);
     frame

@@ -124,12 +124,10 @@ impl Format {
         }
     }
 
-    /// Returns whether this member or field is a holder.
     pub(super) fn is_holder(&self, name: &str) -> bool {
         name != self.mark
     }
 
-    /// Returns whether the format has readers.
     pub(super) fn has_readers(&self) -> bool {
         self.shared.is_some()
     }
@@ -148,7 +146,6 @@ impl Format {
         }
     }
 
-    /// Returns the kind of a lock in this mode, with a fencing token or without.
     pub(super) fn kind(&self, mode: LockMode, fenced: bool) -> &'static LockKind {
         let mut mode = mode;
         // Only a format that has readers and notifies waiters.

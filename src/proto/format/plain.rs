@@ -31,7 +31,6 @@ pub(crate) fn recognise(value: &[u8]) -> KeyState {
 /// The prefix of the token of a single reader, which is a string and not a set.
 const READER: &[u8] = b"r:";
 
-/// Returns the state of a string that is not redbolt's.
 fn foreign(value: &[u8]) -> KeyState {
     let (library, owner) = of_string(value).filter(|_| value.len() <= LONGEST).unzip();
     let data = Foreign::string(value, library, owner.flatten());

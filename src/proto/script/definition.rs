@@ -135,7 +135,6 @@ impl Script {
         matches!(self.role, Role::Ask(_))
     }
 
-    /// Returns whether the script requests a lock in the queue.
     pub(in crate::proto) fn asks_in_queue(&self) -> bool {
         matches!(self.role, Role::Ask(Grant::InQueue | Grant::SlotInQueue))
     }
@@ -166,7 +165,6 @@ impl fmt::Debug for Script {
 pub(in crate::proto) struct Loaded(u64);
 
 impl Loaded {
-    /// Adds a script, and returns whether it is new.
     pub(in crate::proto) fn insert(&mut self, script: &Script) -> bool {
         let before = self.0;
         self.0 |= 1 << script.number;

@@ -11,7 +11,6 @@
 //! left out, and the other lines are trimmed and joined by single spaces. Invariant: the same
 //! sections give the same bytes, because a node identifies a script by its digest.
 
-/// A section of a Lua file.
 #[derive(Clone, Copy)]
 pub(crate) struct Section {
     name: &'static [u8],
@@ -69,7 +68,6 @@ macro_rules! scripts {
 
 pub(crate) use {assemble, scripts, sections};
 
-/// Returns the number of sections in a file.
 pub(crate) const fn count(file: &str) -> usize {
     let mut rest = file.as_bytes();
     let mut count = 0;
@@ -113,17 +111,14 @@ const fn header(line: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// A text that is being assembled.
 pub(crate) struct Text {
     bytes: [u8; MAX_SIZE],
     size: usize,
 }
 
-/// The maximum size of a script in bytes.
 const MAX_SIZE: usize = 16_384;
 
 impl Text {
-    /// Returns the text of the script with this name.
     pub(crate) const fn assemble(library: Library<'_>, name: &str) -> Self {
         let mut text = Self { bytes: [0; MAX_SIZE], size: 0 };
         text.add_lines(find(library, name.as_bytes()).body, None, library);
@@ -158,7 +153,6 @@ impl Text {
         }
     }
 
-    /// Adds a part, given by its name and its arguments.
     const fn add_part(&mut self, used: &[u8], frame: Option<&Call<'_>>, library: Library<'_>) {
         let (name, arguments) = split(used, b' ');
         let part = match (behind(name, b"$"), frame) {

@@ -29,13 +29,11 @@ scripts! {
         Role::ForceUnlock, "force_unlock_python";
 }
 
-/// A lock on one resource.
 static LOCK_KIND: LockKind = LockKind::foreign(
     Profile::of(&PYTHON_REDIS_LOCK),
     [Command::Run(&ACQUIRE_PYTHON), PLAIN.extend, Command::Run(&UNDO_PYTHON)],
 );
 
-/// Locks of python-redis-lock.
 pub(crate) static PYTHON_REDIS_LOCK: Format = Format {
     scripts: SCRIPTS,
     cannot_be: |name| {

@@ -44,10 +44,8 @@ scripts! {
         Role::ForceUnlock, "force_unlock_redisson";
 }
 
-/// A lock on one resource.
 static LOCK_KIND: LockKind = kind(&ACQUIRE_REDISSON);
 
-/// A lock on one resource with a fencing token.
 static FENCED: LockKind = kind(&ACQUIRE_REDISSON_FENCED);
 
 const fn kind(ask: &'static Script) -> LockKind {
@@ -113,7 +111,6 @@ fn is_beside(name: &[u8]) -> bool {
     is_hold || BESIDE.iter().any(begins)
 }
 
-/// Returns the key of a lock's counter.
 fn counter(name: &[u8]) -> Vec<u8> {
     beside(COUNTER, name)
 }
@@ -131,7 +128,6 @@ fn beside(prefix: &[u8], name: &[u8]) -> Vec<u8> {
 const CHANNEL: &[u8] = b"redisson_lock__channel";
 const RW_CHANNEL: &[u8] = b"redisson_rwlock";
 
-/// The prefix of a lock's counter.
 const COUNTER: &[u8] = b"redisson_lock_token";
 
 /// The prefixes of all keys that Redisson keeps with its locks, up to a colon.

@@ -40,7 +40,6 @@ scripts! {
         Role::ForceUnlock, "force_unlock_redisson_rw";
 }
 
-/// A writer's lock on one resource.
 static WRITE: LockKind = kind(&ACQUIRE_REDISSON_WRITE);
 
 /// A reader's lock on one resource. The key's TTL does not show that a writer has become a reader.
@@ -113,7 +112,6 @@ fn lock(is_write: bool, holders: usize, fields: &[(&str, &str)]) -> KeyState {
 /// The field with the mode, `read` or `write`.
 const MODE: &str = "mode";
 
-/// The suffix of a writer's field.
 const WRITES: &str = ":write";
 
 #[cfg(test)]

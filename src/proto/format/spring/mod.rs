@@ -23,7 +23,6 @@ scripts! {
         Role::ForceUnlock, "force_unlock_spring";
 }
 
-/// A lock on one resource.
 static LOCK_KIND: LockKind =
     LockKind::foreign(Profile::of(&SPRING), [PLAIN.ask, PLAIN.extend, Command::Run(&UNDO_SPRING)]);
 
@@ -44,7 +43,6 @@ pub(crate) static SPRING: Format = Format {
     ..Format::new("spring", &LOCK_KIND)
 };
 
-/// Returns whether the name is a registry's key, a colon and a lock's name.
 fn is_lock(name: &[u8]) -> bool {
     memchr::memchr(b':', name).is_some_and(|at| at > 0)
 }

@@ -43,7 +43,6 @@ scripts! {
         Role::ForceUnlock, "force_unlock_symfony";
 }
 
-/// A writer's lock on one resource.
 static WRITE: LockKind = kind([
     Command::Run(&ACQUIRE_SYMFONY_WRITE),
     Command::Run(&EXTEND_SYMFONY_WRITE),
@@ -94,7 +93,6 @@ fn recognise(data: &Data<'_>) -> Option<KeyState> {
     }
 }
 
-/// Returns a holder of redbolt with its remaining ms.
 fn holder(&(left, name): &(&str, &str)) -> Option<Holder> {
     let holder = holder_of(name.as_bytes().strip_prefix(MARK)?)?;
     let remaining = Some(Duration::from_millis(left.parse().ok()?));
@@ -122,7 +120,6 @@ fn is_member(name: &str) -> bool {
     name.len() == 44 && name.strip_suffix('=').is_some_and(|it| it.bytes().all(is_base64))
 }
 
-/// The prefix of the names of redbolt's holders.
 const MARK: &[u8] = b"s:";
 
 /// The member that a lock has in addition if its holder is a writer.

@@ -35,10 +35,8 @@ scripts! {
         Role::ForceUnlock, "force_unlock_timed";
 }
 
-/// A lock on one resource of the SETNX recipe.
 static LOCK_KIND: LockKind = kind(&SETNX);
 
-/// A lock on one resource of redis-objects.
 static OF_REDIS_OBJECTS: LockKind = kind(&REDIS_OBJECTS);
 
 const fn kind(format: &'static Format) -> LockKind {
@@ -47,7 +45,6 @@ const fn kind(format: &'static Format) -> LockKind {
     LockKind::foreign(Profile::of(format), commands).told_by_ask()
 }
 
-/// Locks of the SETNX recipe.
 pub(crate) static SETNX: Format = Format { scripts: SCRIPTS, ..format("setnx", &LOCK_KIND) };
 
 /// Locks of redis-objects, with the same scripts.
