@@ -1,15 +1,15 @@
 //! The queue of waiters for a resource on the nodes: the place of a waiter, and what it concludes
 //! from the nodes' replies.
 //!
-//! It is a queue of clients, as in `java.util.concurrent` and Redisson's fair lock. (The queue of
-//! the locks of one core is in `core::waiting::wait_queue`.) Each node keeps a queue of tickets,
-//! ordered by stamp and then by name. From the stamps of a quorum a waiter chooses one, T, and
-//! sends it with every later request, so that it has the same place on every node.
+//! Each node keeps a queue of tickets, ordered by stamp and then by name, as for Redisson's fair
+//! lock. From the stamps of a quorum a waiter chooses one, T, and sends it with every later
+//! request, so that it has the same place on every node.
 //!
 //! Invariant: once a quorum of replies names T, the waiter has its *place*, and no later waiter
 //! gets the lock before it. The model in `crates/models/src/fair_queue.rs` runs this code. The
-//! scripts of the nodes are in `script/fair_queue.lua`. The keys on the nodes are named
-//! `redbolt:line...`, which is part of the wire format.
+//! names of the keys, `redbolt:line...`, are part of the wire format.
+//!
+//! A node treats a ticket as in [`script::ACQUIRE_IN_QUEUE`](super::script::ACQUIRE_IN_QUEUE).
 
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
 //! The Lua scripts that run on nodes, and the properties that the client needs to call them.
 //!
-//! Compare-and-set needs a script on every server that has no command for it. A script takes its
-//! resources as KEYS and everything else as ARGV. Invariant: its text never varies, so that a node
-//! caches it by digest. Each script is one [`Script`], with its text in a `.lua` file. Those of
-//! other libraries' formats are in `format`.
+//! Compare-and-set needs a script on every server that has no command for it. Invariant: the text
+//! of a script never varies, so that a node caches it by digest. Its resources are KEYS, and
+//! everything else is in ARGV.
 //!
 //! This file names all scripts, and so all formats. Kinds of locks and formats import a script from
 //! the file that defines it, so that a program links only the formats that it uses.
