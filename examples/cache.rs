@@ -65,8 +65,8 @@ fn rebuild_alone(addresses: &[String], cache: &Cache) -> Outcome<()> {
     done(lock)
 }
 
-/// Another client reads for long, so the host that must write releases its lock and waits for an
-/// exclusive one.
+/// Writes while another client reads for long: releases the shared lock, and waits for an exclusive
+/// one.
 fn rebuild_after_a_reader(addresses: &[String], cache: &Cache) -> Outcome<()> {
     let (one, other) = (connect(addresses)?, connect(addresses)?);
     let reading = other.acquire(to_read())?;

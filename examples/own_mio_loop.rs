@@ -8,7 +8,8 @@
 //! It serves lines over TCP. A lock belongs to the connection that requested it, and ends with it:
 //!
 //! ```text
-//! LOCK key      GRANTED key ... or REFUSED key ..., after at most six seconds; LOST key, if the lock is lost
+//! LOCK key      GRANTED key ... or REFUSED key ..., after at most six seconds;
+//!               LOST key, if the lock is lost
 //! UNLOCK key    RELEASED key ... or UNKNOWN key
 //! STATUS        STATUS ..., which nodes can vote, and how many notify waiters
 //! ```

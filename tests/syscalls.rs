@@ -649,7 +649,7 @@ const READS: [&str; 4] = ["read", "readv", "recvfrom", "recvmsg"];
 /// The calls that set an alarm, which ends many sleeps instead of a timeout for each.
 const ALARMS: [&str; 1] = ["timerfd_settime"];
 
-/// More rounds than one draw of randomness lasts for.
+/// A number of rounds that needs more than one draw of randomness.
 const ROUNDS: usize = 100;
 
 /// A few contacts are enough: each opens new connections.

@@ -399,9 +399,9 @@ fn add(sum: &mut u64, token: Token<'_>) {
 /// A command to encode.
 #[derive(Clone, Copy, Debug)]
 pub enum Command {
-    /// `SET key token NX PX ttl`: a lock request.
+    /// A lock request: `SET key token NX PX ttl`.
     Set,
-    /// `EVALSHA` with one key and two arguments: an extension.
+    /// An extension: `EVALSHA` with one key and two arguments.
     Evalsha,
 }
 

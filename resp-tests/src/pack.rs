@@ -131,8 +131,8 @@ impl Entry {
     }
 }
 
-/// Splits a stream into pieces that fill a line each, with the number of repetitions. If possible, a
-/// piece ends after a line feed of the stream.
+/// Splits a stream into pieces that fill a line each, with the number of repetitions. If possible,
+/// a piece ends after a line feed of the stream.
 fn pieces(mut stream: &[u8]) -> Vec<(&[u8], usize)> {
     let mut pieces = Vec::new();
     while let [first, rest @ ..] = stream {

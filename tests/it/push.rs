@@ -684,9 +684,9 @@ mod damping {
     /// The time for which requests are counted.
     const SPAN: Duration = Duration::from_secs(2);
 
-    /// The largest number of requests per second and waiter if only the waiters change anything, or if the
-    /// lead grants and the others deny: useless requests are then at least 25 ms apart after a
-    /// while.
+    /// The largest number of requests per second and waiter if only the waiters change anything, or
+    /// if the lead grants and the others deny: useless requests are then at least 25 ms apart after
+    /// a while.
     const PER_WAITER: u64 = 60;
 
     /// The largest number if the lead denies: a waiter's notifications are then muted for at least

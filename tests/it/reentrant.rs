@@ -234,8 +234,8 @@ fn a_reading_owner_may_write_if_it_is_the_only_reader() {
     eventually("nothing is left", || held_on(&servers, "job") == 0);
 }
 
-/// An upgrade does not wait, even if the request has a wait: two owners that waited for each other would
-/// wait forever.
+/// An upgrade does not wait, even if the request has a wait: two owners that waited for each other
+/// would wait forever.
 #[test]
 fn readers_that_all_want_to_write_are_refused_and_stay_readers() {
     let servers = servers(3);

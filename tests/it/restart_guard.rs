@@ -20,8 +20,8 @@ use crate::support::{
 
 // Memory lost while a lock is held.
 
-/// The holder's lease is still valid when the nodes are back, so a single vote from them could create a
-/// second holder.
+/// The holder's lease is still valid when the nodes are back, so a single vote from them could
+/// create a second holder.
 #[test]
 fn a_node_that_lost_its_data_does_not_vote() {
     for n in [1, 3, 5] {

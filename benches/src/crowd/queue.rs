@@ -16,8 +16,8 @@ use super::{CONNECT_WITHIN, Crowd, ENDS_WITHIN, Worker, await_ready, order, slee
 use crate::contender::{Node, Task};
 use crate::waiting::default_settings;
 
-/// Returns the nanoseconds from the start of a release to the grant of the waiter that stands behind
-/// `dead` waiters, which have died in the queue.
+/// Returns the nanoseconds from the start of a release to the grant of the waiter that stands
+/// behind `dead` waiters, which have died in the queue.
 ///
 /// # Errors
 ///

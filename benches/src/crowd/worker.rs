@@ -160,7 +160,7 @@ impl Shared {
 pub struct Spent {
     /// The CPU time of their processes in nanoseconds.
     pub cpu: u64,
-    /// Their requests, if they count them.
+    /// The requests of the clients, if they count them.
     pub asked: Option<Asked>,
 }
 

@@ -100,7 +100,7 @@ struct Group {
 }
 
 impl Group {
-    /// Measures. Contenders take turns in rounds. One whose whole crowd failed is out.
+    /// Measures a group. Contenders take turns in rounds. One whose whole crowd failed is out.
     fn measure(
         &mut self,
         servers: &[Server],

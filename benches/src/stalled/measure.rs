@@ -161,7 +161,8 @@ fn session(
         let death_at = Arc::clone(&death_at);
         move || {
             thread::sleep(plan.healthy);
-            // On a busy machine the first pair takes longer. A contender that is stuck never ends it.
+            // On a busy machine the first pair takes longer. A contender that is stuck never ends
+            // it.
             let _ = has_begun.recv_timeout(STALLED);
             let died = *death_at.get_or_init(Instant::now);
             // The nodes stay dead while other contenders measure.

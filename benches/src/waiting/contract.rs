@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Seat {
     /// Its number, from zero.
     pub at: usize,
-    /// How many there are.
+    /// The number of contenders.
     pub of: usize,
 }
 

@@ -1,6 +1,6 @@
 // Locks for many threads, with outcomes in callbacks:
 //
-//  cc callbacks.c -pthread $(pkg-config --cflags --libs redbolt)
+//     cc callbacks.c -pthread $(pkg-config --cflags --libs redbolt)
 //
 // A callback runs on the engine's thread. It passes the outcome on, here to the main thread, and
 // does no work.

@@ -1,6 +1,6 @@
 // Locks in the program's own loop, over epoll:
 //
-//  cc epoll.c $(pkg-config --cflags --libs redbolt) && ./a.out 10.0.0.1 ...
+//     cc epoll.c $(pkg-config --cflags --libs redbolt) && ./a.out 10.0.0.1 ...
 //
 // The loop watches one file descriptor of redbolt, sleeps no longer than redbolt's deadline, and
 // never waits in a call.

@@ -1,7 +1,9 @@
-// Locks in libuv's loop: cc libuv.c $(pkg-config --cflags --libs redbolt libuv) && ./a.out 10.0.0.1 ...
+// Locks in libuv's loop:
 //
-// One uv_poll_t is redbolt's file descriptor, one uv_timer_t its deadline. Five jobs want one resource and get it one
-// after the other.
+//     cc libuv.c $(pkg-config --cflags --libs redbolt libuv) && ./a.out 10.0.0.1 ...
+//
+// One uv_poll_t is redbolt's file descriptor, one uv_timer_t its deadline. Five jobs want one
+// resource and get it one after the other.
 #include <redbolt.h>
 #include <stdio.h>
 #include <uv.h>

@@ -1,4 +1,6 @@
-// Takes a lock on the calling thread: cc lock.c $(pkg-config --cflags --libs redbolt) && ./a.out 10.0.0.1 10.0.0.2 10.0.0.3
+// Acquires a lock on the calling thread:
+//
+//     cc lock.c $(pkg-config --cflags --libs redbolt) && ./a.out 10.0.0.1 10.0.0.2 10.0.0.3
 #include <redbolt.h>
 #include <stdio.h>
 

@@ -1,4 +1,6 @@
-// Locks as the standard library holds them: c++ -std=c++17 lock_guard.cpp $(pkg-config --cflags --libs redbolt)
+// Locks held by guards of the standard library:
+//
+//     c++ -std=c++17 lock_guard.cpp $(pkg-config --cflags --libs redbolt)
 #include <redbolt.hpp>
 
 #include <chrono>

@@ -295,7 +295,8 @@ enum redbolt_unlock
  {
   // Locks of redbolt.
   REDBOLT_UNLOCK_LOCKS = 0,
-  // Locks of redbolt, and those of one format, which is named as in `redbolt_request_set_format`.
+  // Locks of redbolt, and those of one format, which is named as in
+  // `redbolt_request_set_format`.
   REDBOLT_UNLOCK_LOCKS_OF = 1,
   // Any data under the key: also locks of other libraries, and data of an application. Inspect
   // first.
@@ -352,8 +353,9 @@ typedef struct redbolt_engine redbolt_engine;
 // `redbolt_error_free` ends it.
 typedef struct redbolt_error redbolt_error;
 
-// A lock that was granted. It protects nothing by itself: check `redbolt_lock_is_valid` before each step that relies on
-// it. It must be ended, by `redbolt_lock_release`, `redbolt_lock_free` or `redbolt_lock_detach`.
+// A lock that was granted. It protects nothing by itself: check `redbolt_lock_is_valid` before
+// each step that relies on it. It must be ended, by `redbolt_lock_release`, `redbolt_lock_free` or
+// `redbolt_lock_detach`.
 //
 // One of a client is for the client's thread. One of an engine is for many threads at once.
 typedef struct redbolt_lock redbolt_lock;
@@ -507,7 +509,8 @@ redbolt_status redbolt_client_try_lease(const redbolt_client *client,
                                         redbolt_lock **lock,
                                         redbolt_error **error);
 
-// Attaches a lock that was detached, by this process or another one on the same machine, from its text. Attach it once.
+// Attaches a lock that was detached, by this process or another one on the same machine, from its
+// text. Attach it once.
 redbolt_status redbolt_client_attach(const redbolt_client *client,
                                      const char *detached,
                                      redbolt_lock **lock,
@@ -525,10 +528,11 @@ redbolt_config *redbolt_config_new(void);
 // Ends a configuration. Null is ignored.
 void redbolt_config_free(redbolt_config *config);
 
-// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://...`, the same over TLS with
-// `rediss://...` or `valkeys://...`, `unix:///path[?db=n]`, or the master that sentinels name,
-// `redis+sentinel://[user:password@]host[:port]+host.../master[/db]`, over TLS with `rediss+sentinel://...`. Nothing is looked
-// up or connected yet. An error shows no user and no password.
+// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://...`,
+// the same over TLS with `rediss://...` or `valkeys://...`, `unix:///path[?db=n]`, or the master
+// that sentinels name, `redis+sentinel://[user:password@]host[:port]+host.../master[/db]`, over
+// TLS with `rediss+sentinel://...`. Nothing is looked up or connected yet. An error shows no user
+// and no password.
 redbolt_status redbolt_config_add_node(redbolt_config *config,
                                        const char *address,
                                        redbolt_error **error);
@@ -630,8 +634,8 @@ redbolt_status redbolt_init(const redbolt_config *config,
                             uint64_t within_ms,
                             redbolt_error **error);
 
-// Moves a set of nodes to another longest TTL or to another number of nodes. Read the manual's page on the restart guard
-// first. Waits for at most `within_ms`.
+// Moves a set of nodes to another longest TTL or to another number of nodes. Read the manual's
+// page on the restart guard first. Waits for at most `within_ms`.
 redbolt_status redbolt_init_change(const redbolt_config *config,
                                    uint64_t within_ms,
                                    redbolt_error **error);
@@ -690,8 +694,8 @@ redbolt_status redbolt_driver_acquire_all(const redbolt_driver *driver,
                                           uint64_t *locks,
                                           redbolt_error **error);
 
-// Asks all nodes to keep a held lock for `ttl_ms` more. The outcome is `REDBOLT_EVENT_KIND_EXTENDED`, `..._NOT_EXTENDED` or
-// `..._LOST`.
+// Asks all nodes to keep a held lock for `ttl_ms` more. The outcome is
+// `REDBOLT_EVENT_KIND_EXTENDED`, `..._NOT_EXTENDED` or `..._LOST`.
 redbolt_status redbolt_driver_extend(const redbolt_driver *driver,
                                      uint64_t lock,
                                      uint64_t ttl_ms,
@@ -715,14 +719,16 @@ redbolt_status redbolt_driver_downgrade(const redbolt_driver *driver,
 // event follows. A number means nothing after the last event of a released lock.
 REDBOLT_MUST_USE redbolt_status redbolt_driver_release(const redbolt_driver *driver, uint64_t lock);
 
-// Detaches a held lock, for another process on this machine to attach. The driver forgets it. The text is ended by
-// `redbolt_text_free`. Nodes that have not answered yet will not count for the lock.
+// Detaches a held lock, for another process on this machine to attach. The driver forgets it. The
+// text is ended by `redbolt_text_free`. Nodes that have not answered yet will not count for the
+// lock.
 redbolt_status redbolt_driver_detach(const redbolt_driver *driver,
                                      uint64_t lock,
                                      char **detached,
                                      redbolt_error **error);
 
-// Attaches a lock that was detached, from its text. It is held from here on, or `REDBOLT_EVENT_KIND_LOST` follows.
+// Attaches a lock that was detached, from its text. It is held from here on, or
+// `REDBOLT_EVENT_KIND_LOST` follows.
 redbolt_status redbolt_driver_attach(const redbolt_driver *driver,
                                      const char *detached,
                                      void *data,
@@ -758,8 +764,8 @@ redbolt_status redbolt_driver_metrics(const redbolt_driver *driver,
                                       char **metrics,
                                       redbolt_error **error);
 
-// Starts the thread and begins to connect to all nodes. A node that cannot be reached is not an error here. `redbolt_engine_free`
-// ends the engine.
+// Starts the thread and begins to connect to all nodes. A node that cannot be reached is not an
+// error here. `redbolt_engine_free` ends the engine.
 redbolt_status redbolt_engine_new(const redbolt_config *config,
                                   redbolt_engine **engine,
                                   redbolt_error **error);
@@ -775,8 +781,9 @@ redbolt_status redbolt_engine_shutdown(const redbolt_engine *engine,
                                        uint64_t within_ms,
                                        redbolt_error **error);
 
-// Asks the engine's thread whether enough nodes are ready for a lock, and waits for its answer, not
-// for the nodes. Otherwise `REDBOLT_STATUS_NO_QUORUM`, and the error has the reason of each node.
+// Asks the engine's thread whether enough nodes are ready for a lock, and waits for its answer,
+// not for the nodes. Otherwise `REDBOLT_STATUS_NO_QUORUM`, and the error has the reason of each
+// node.
 redbolt_status redbolt_engine_nodes(const redbolt_engine *engine, redbolt_error **error);
 
 // Waits until every node is ready or known not to be, for at most `within_ms`.
@@ -873,7 +880,8 @@ void redbolt_pending_cancel(const redbolt_pending *pending);
 // Ends the handle of an acquisition, which continues. Null is ignored.
 void redbolt_pending_free(redbolt_pending *pending);
 
-// Attaches a lock that was detached, by this process or another one on the same machine, from its text. Attach it once.
+// Attaches a lock that was detached, by this process or another one on the same machine, from its
+// text. Attach it once.
 redbolt_status redbolt_engine_attach(const redbolt_engine *engine,
                                      const char *detached,
                                      redbolt_lock **lock,
@@ -998,8 +1006,8 @@ size_t redbolt_lock_hold_count(const redbolt_lock *lock);
 // requested, and after the lock was lost.
 bool redbolt_lock_fencing_token(const redbolt_lock *lock, uint64_t *token);
 
-// Asks the nodes to keep the lock for `ttl_ms` from now, and waits for a quorum. `REDBOLT_STATUS_LOST`: stop. Otherwise
-// the lock is held until `redbolt_lock_remaining_ms` is 0.
+// Asks the nodes to keep the lock for `ttl_ms` from now, and waits for a quorum.
+// `REDBOLT_STATUS_LOST`: stop. Otherwise the lock is held until `redbolt_lock_remaining_ms` is 0.
 redbolt_status redbolt_lock_extend(const redbolt_lock *lock,
                                    uint64_t ttl_ms,
                                    redbolt_error **error);
@@ -1103,9 +1111,10 @@ redbolt_status redbolt_request_set_prefix_bytes(redbolt_request *request,
                                                 const uint8_t *prefix,
                                                 size_t length);
 
-// Asks for the lock to be extended until it is released: each `every_ms`, more than zero and at most half of the TTL, or 0
-// for a third of it; for at most `max_hold_ms`, or 0 for what the configuration allows. A driver extends it when it is
-// processed, an engine on its thread. A client refuses: it does nothing between two calls.
+// Asks for the lock to be extended until it is released: each `every_ms`, more than zero and at
+// most half of the TTL, or 0 for a third of it; for at most `max_hold_ms`, or 0 for what the
+// configuration allows. A driver extends it when it is processed, an engine on its thread. A
+// client refuses: it does nothing between two calls.
 redbolt_status redbolt_request_set_auto_extend(redbolt_request *request,
                                                uint64_t every_ms,
                                                uint64_t max_hold_ms);
@@ -1148,9 +1157,10 @@ redbolt_status redbolt_config_set_danger_accept_any_certificate(redbolt_config *
 // that have no `error`. If there is one, `redbolt_error_message` has more.
 const char *redbolt_status_message(int32_t status);
 
-// Begins to ask all nodes who holds `resource`, a name that ends with a zero byte, and writes the number of the view to `view`.
-// Takes no lock and writes nothing. The outcome is `REDBOLT_EVENT_KIND_VIEWED`, which returns `data`;
-// `redbolt_driver_take_inspection` has the result then.
+// Begins to ask all nodes who holds `resource`, a name that ends with a zero byte, and writes the
+// number of the view to `view`. Takes no lock and writes nothing. The outcome is
+// `REDBOLT_EVENT_KIND_VIEWED`, which returns `data`; `redbolt_driver_take_inspection` has the
+// result then.
 redbolt_status redbolt_driver_inspect(const redbolt_driver *driver,
                                       const char *resource,
                                       void *data,
@@ -1174,9 +1184,10 @@ redbolt_status redbolt_driver_take_inspection(const redbolt_driver *driver,
                                               char **words,
                                               redbolt_error **error);
 
-// Begins to break the lock on `resource`, a name that ends with a zero byte, and writes the number of the view to `view`. `scope`
-// and `format` are those of `redbolt_client_force_unlock`. The outcome is `REDBOLT_EVENT_KIND_VIEWED`, which returns `data`;
-// `redbolt_driver_take_force_unlock` has the result then.
+// Begins to break the lock on `resource`, a name that ends with a zero byte, and writes the number
+// of the view to `view`. `scope` and `format` are those of `redbolt_client_force_unlock`. The
+// outcome is `REDBOLT_EVENT_KIND_VIEWED`, which returns `data`; `redbolt_driver_take_force_unlock`
+// has the result then.
 redbolt_status redbolt_driver_force_unlock(const redbolt_driver *driver,
                                            const char *resource,
                                            int32_t scope,
@@ -1195,9 +1206,9 @@ redbolt_status redbolt_driver_force_unlock_bytes(const redbolt_driver *driver,
                                                  uint64_t *view,
                                                  redbolt_error **error);
 
-// Takes the result of a forced unlock after its event, once. `REDBOLT_STATUS_REQUEST` if there is none,
-// `REDBOLT_STATUS_NO_QUORUM` if no quorum has confirmed it. If `words` is not null, it is set to one line with the outcome on each
-// node, which `redbolt_text_free` ends.
+// Takes the result of a forced unlock after its event, once. `REDBOLT_STATUS_REQUEST` if there is
+// none, `REDBOLT_STATUS_NO_QUORUM` if no quorum has confirmed it. If `words` is not null, it is
+// set to one line with the outcome on each node, which `redbolt_text_free` ends.
 redbolt_status redbolt_driver_take_force_unlock(const redbolt_driver *driver,
                                                 uint64_t view,
                                                 char **words,

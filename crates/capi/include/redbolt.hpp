@@ -1,16 +1,20 @@
 // redbolt for C++17: redbolt.h with owners. Header-only; docs/use/c-library.md describes how to use
 // it.
 //
-// - Each class owns one handle. All can be moved, none can be copied, and the destructor ends the handle.
-// - A call that fails throws redbolt::error, whose text names every node with its reason. Destructors do not throw.
-// - Without exceptions (-fno-exceptions) the same calls return redbolt::result<T>, which compilers warn about if it is
-//  ignored. Constructors cannot return one: use client::create, engine::create and driver::create, which exist in both
-//  forms. Setters of a configuration or a request keep the first failure for the call that uses it. The mutexes are missing,
-//  because the standard's guards cannot report a failure.
+// - Each class owns one handle. All can be moved, none can be copied, and the destructor ends the
+//   handle.
+// - A call that fails throws redbolt::error, whose text names every node with its reason. Destructors
+//   do not throw.
+// - Without exceptions (-fno-exceptions) the same calls return redbolt::result<T>, which compilers
+//   warn about if it is ignored. Constructors cannot return one: use client::create, engine::create
+//   and driver::create, which exist in both forms. Setters of a configuration or a request keep the
+//   first failure for the call that uses it. The mutexes are missing, because the standard's guards
+//   cannot report a failure.
 // - An owner that was moved from is empty: it holds no lock, and other calls on it fail.
 // - Times are std::chrono::milliseconds unless stated otherwise.
-// - The thread rules are those of redbolt.h: a client, its locks and a driver are for one thread at a time, an engine and
-//  its locks for all threads. An exception that leaves a callback ends the program.
+// - The thread rules are those of redbolt.h: a client, its locks and a driver are for one thread at a
+//   time, an engine and its locks for all threads. An exception that leaves a callback ends the
+//   program.
 #ifndef REDBOLT_HPP
 #define REDBOLT_HPP
 
@@ -635,7 +639,8 @@ public:
             },
             [&] { return seen; });
     }
-    // Breaks the lock of any holder. The scope limits what is deleted; REDBOLT_UNLOCK_LOCKS_OF needs the name of a format.
+    // Breaks the lock of any holder. The scope limits what is deleted; REDBOLT_UNLOCK_LOCKS_OF
+    // needs the name of a format.
     outcome<void> force_unlock(std::string_view resource, redbolt_unlock scope, const char *format = nullptr) {
         return detail::checked([&](auto why) {
             return redbolt_client_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), scope, format,
@@ -768,7 +773,8 @@ public:
             },
             [&] { return seen; });
     }
-    // Breaks the lock of any holder. The scope limits what is deleted; REDBOLT_UNLOCK_LOCKS_OF needs the name of a format.
+    // Breaks the lock of any holder. The scope limits what is deleted; REDBOLT_UNLOCK_LOCKS_OF
+    // needs the name of a format.
     outcome<void> force_unlock(std::string_view resource, redbolt_unlock scope, const char *format = nullptr) {
         return detail::checked([&](auto why) {
             return redbolt_engine_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), scope, format,
@@ -1005,8 +1011,9 @@ public:
         return detail::got([&](auto why) { return redbolt_driver_take_inspection(get(), view, &seen, nullptr, why); },
                            [&] { return seen; });
     }
-    // Begins to break the lock of any holder, and returns the number of the view. The scope limits what is deleted;
-    // REDBOLT_UNLOCK_LOCKS_OF needs the name of a format. The outcome is an event of REDBOLT_EVENT_KIND_VIEWED.
+    // Begins to break the lock of any holder, and returns the number of the view. The scope limits
+    // what is deleted; REDBOLT_UNLOCK_LOCKS_OF needs the name of a format. The outcome is an event
+    // of REDBOLT_EVENT_KIND_VIEWED.
     [[nodiscard]] outcome<std::uint64_t> force_unlock(std::string_view resource, redbolt_unlock scope,
                                                       const char *format = nullptr, void *data = nullptr) {
         std::uint64_t view = 0;

@@ -158,7 +158,8 @@ pub unsafe extern "C" fn redbolt_client_try_lease(
     })
 }
 
-/// Attaches a lock that was detached, by this process or another one on the same machine, from its text. Attach it once.
+/// Attaches a lock that was detached, by this process or another one on the same machine, from its
+/// text. Attach it once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_attach(
     client: Option<&ClientHandle>,

@@ -83,10 +83,11 @@ pub extern "C" fn redbolt_config_free(config: Option<Box<ConfigHandle>>) {
     look((), || drop(config));
 }
 
-/// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://...`, the same over TLS with
-/// `rediss://...` or `valkeys://...`, `unix:///path[?db=n]`, or the master that sentinels name,
-/// `redis+sentinel://[user:password@]host[:port]+host.../master[/db]`, over TLS with `rediss+sentinel://...`. Nothing is looked
-/// up or connected yet. An error shows no user and no password.
+/// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://...`,
+/// the same over TLS with `rediss://...` or `valkeys://...`, `unix:///path[?db=n]`, or the master
+/// that sentinels name, `redis+sentinel://[user:password@]host[:port]+host.../master[/db]`, over
+/// TLS with `rediss+sentinel://...`. Nothing is looked up or connected yet. An error shows no user
+/// and no password.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_add_node(
     config: Option<&mut ConfigHandle>,
@@ -365,8 +366,8 @@ pub extern "C" fn redbolt_init(
     })
 }
 
-/// Moves a set of nodes to another longest TTL or to another number of nodes. Read the manual's page on the restart guard
-/// first. Waits for at most `within_ms`.
+/// Moves a set of nodes to another longest TTL or to another number of nodes. Read the manual's
+/// page on the restart guard first. Waits for at most `within_ms`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_init_change(
     config: Option<&ConfigHandle>,

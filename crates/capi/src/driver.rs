@@ -167,8 +167,8 @@ pub unsafe extern "C" fn redbolt_driver_acquire_all(
     })
 }
 
-/// Asks all nodes to keep a held lock for `ttl_ms` more. The outcome is `REDBOLT_EVENT_KIND_EXTENDED`, `..._NOT_EXTENDED` or
-/// `..._LOST`.
+/// Asks all nodes to keep a held lock for `ttl_ms` more. The outcome is
+/// `REDBOLT_EVENT_KIND_EXTENDED`, `..._NOT_EXTENDED` or `..._LOST`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_extend(
     driver: Option<&DriverHandle>,
@@ -222,8 +222,9 @@ pub extern "C" fn redbolt_driver_release(driver: Option<&DriverHandle>, lock: u6
     })
 }
 
-/// Detaches a held lock, for another process on this machine to attach. The driver forgets it. The text is ended by
-/// `redbolt_text_free`. Nodes that have not answered yet will not count for the lock.
+/// Detaches a held lock, for another process on this machine to attach. The driver forgets it. The
+/// text is ended by `redbolt_text_free`. Nodes that have not answered yet will not count for the
+/// lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_detach(
     driver: Option<&DriverHandle>,
@@ -242,7 +243,8 @@ pub extern "C" fn redbolt_driver_detach(
     })
 }
 
-/// Attaches a lock that was detached, from its text. It is held from here on, or `REDBOLT_EVENT_KIND_LOST` follows.
+/// Attaches a lock that was detached, from its text. It is held from here on, or
+/// `REDBOLT_EVENT_KIND_LOST` follows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_attach(
     driver: Option<&DriverHandle>,

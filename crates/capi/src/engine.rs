@@ -44,8 +44,8 @@ pub type AcquiredCallback = Option<
     ),
 >;
 
-/// Starts the thread and begins to connect to all nodes. A node that cannot be reached is not an error here. `redbolt_engine_free`
-/// ends the engine.
+/// Starts the thread and begins to connect to all nodes. A node that cannot be reached is not an
+/// error here. `redbolt_engine_free` ends the engine.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_new(
     config: Option<&ConfigHandle>,
@@ -88,8 +88,9 @@ pub extern "C" fn redbolt_engine_shutdown(
     })
 }
 
-/// Asks the engine's thread whether enough nodes are ready for a lock, and waits for its answer, not
-/// for the nodes. Otherwise `REDBOLT_STATUS_NO_QUORUM`, and the error has the reason of each node.
+/// Asks the engine's thread whether enough nodes are ready for a lock, and waits for its answer,
+/// not for the nodes. Otherwise `REDBOLT_STATUS_NO_QUORUM`, and the error has the reason of each
+/// node.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_nodes(
     engine: Option<&EngineHandle>,
@@ -329,7 +330,8 @@ pub extern "C" fn redbolt_pending_free(pending: Option<Box<PendingHandle>>) {
     look((), || drop(pending));
 }
 
-/// Attaches a lock that was detached, by this process or another one on the same machine, from its text. Attach it once.
+/// Attaches a lock that was detached, by this process or another one on the same machine, from its
+/// text. Attach it once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_attach(
     engine: Option<&EngineHandle>,

@@ -35,7 +35,8 @@ pub enum Holding {
 pub enum Unlock {
     /// Locks of redbolt.
     Locks = 0,
-    /// Locks of redbolt, and those of one format, which is named as in `redbolt_request_set_format`.
+    /// Locks of redbolt, and those of one format, which is named as in
+    /// `redbolt_request_set_format`.
     LocksOf = 1,
     /// Any data under the key: also locks of other libraries, and data of an application. Inspect
     /// first.

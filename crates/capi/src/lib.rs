@@ -6,13 +6,13 @@
 //!
 //! How the functions are built:
 //!
-//! * A handle arrives as `Option<&T>`, `Option<&mut T>` or `Option<Box<T>>`, which is a pointer that may
-//!  be null. The compiler lets no function use one without a check. Pointers to plain bytes go through
-//!  `foreign`, which has the other half of the crate's unsafe code.
+//! * A handle arrives as `Option<&T>`, `Option<&mut T>` or `Option<Box<T>>`, which is a pointer that
+//!   may be null. The compiler lets no function use one without a check. Pointers to plain bytes go
+//!   through `foreign`, which has the other half of the crate's unsafe code.
 //! * An out parameter arrives as `Option<&mut MaybeUninit<T>>`: its previous content is never read.
 //! * `call` stops panics, and notices whether a callback is running on this thread.
-//! * A client or a driver is for one thread at a time. Its door is a mutex that no thread waits for: a
-//!  concurrent call gets a status, and the data behind it are safe (`door`).
+//! * A client or a driver is for one thread at a time. Its door is a mutex that no thread waits for:
+//!   a concurrent call gets a status, and the data behind it are safe (`door`).
 
 #![allow(
     clippy::missing_safety_doc,

@@ -16,8 +16,9 @@ use crate::holder::{Holder, released};
 use crate::status::{Loss, Status};
 use crate::task::Task;
 
-/// A lock that was granted. It protects nothing by itself: check `redbolt_lock_is_valid` before each step that relies on
-/// it. It must be ended, by `redbolt_lock_release`, `redbolt_lock_free` or `redbolt_lock_detach`.
+/// A lock that was granted. It protects nothing by itself: check `redbolt_lock_is_valid` before
+/// each step that relies on it. It must be ended, by `redbolt_lock_release`, `redbolt_lock_free` or
+/// `redbolt_lock_detach`.
 ///
 /// One of a client is for the client's thread. One of an engine is for many threads at once.
 pub struct LockHandle {
@@ -99,8 +100,8 @@ pub extern "C" fn redbolt_lock_fencing_token(
     })
 }
 
-/// Asks the nodes to keep the lock for `ttl_ms` from now, and waits for a quorum. `REDBOLT_STATUS_LOST`: stop. Otherwise
-/// the lock is held until `redbolt_lock_remaining_ms` is 0.
+/// Asks the nodes to keep the lock for `ttl_ms` from now, and waits for a quorum.
+/// `REDBOLT_STATUS_LOST`: stop. Otherwise the lock is held until `redbolt_lock_remaining_ms` is 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_extend(
     lock: Option<&LockHandle>,

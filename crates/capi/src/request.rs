@@ -225,9 +225,10 @@ pub unsafe extern "C" fn redbolt_request_set_prefix_bytes(
     })
 }
 
-/// Asks for the lock to be extended until it is released: each `every_ms`, more than zero and at most half of the TTL, or 0
-/// for a third of it; for at most `max_hold_ms`, or 0 for what the configuration allows. A driver extends it when it is
-/// processed, an engine on its thread. A client refuses: it does nothing between two calls.
+/// Asks for the lock to be extended until it is released: each `every_ms`, more than zero and at
+/// most half of the TTL, or 0 for a third of it; for at most `max_hold_ms`, or 0 for what the
+/// configuration allows. A driver extends it when it is processed, an engine on its thread. A
+/// client refuses: it does nothing between two calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_request_set_auto_extend(
     request: Option<&mut RequestHandle>,

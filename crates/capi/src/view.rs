@@ -15,9 +15,10 @@ use crate::inspect::{Seen, confirmed, empty, scope_of, show};
 use crate::numbers::ViewKind;
 use crate::status::Status;
 
-/// Begins to ask all nodes who holds `resource`, a name that ends with a zero byte, and writes the number of the view to `view`.
-/// Takes no lock and writes nothing. The outcome is `REDBOLT_EVENT_KIND_VIEWED`, which returns `data`;
-/// `redbolt_driver_take_inspection` has the result then.
+/// Begins to ask all nodes who holds `resource`, a name that ends with a zero byte, and writes the
+/// number of the view to `view`. Takes no lock and writes nothing. The outcome is
+/// `REDBOLT_EVENT_KIND_VIEWED`, which returns `data`; `redbolt_driver_take_inspection` has the
+/// result then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_inspect(
     driver: Option<&DriverHandle>,
@@ -68,9 +69,10 @@ pub extern "C" fn redbolt_driver_take_inspection(
     })
 }
 
-/// Begins to break the lock on `resource`, a name that ends with a zero byte, and writes the number of the view to `view`. `scope`
-/// and `format` are those of `redbolt_client_force_unlock`. The outcome is `REDBOLT_EVENT_KIND_VIEWED`, which returns `data`;
-/// `redbolt_driver_take_force_unlock` has the result then.
+/// Begins to break the lock on `resource`, a name that ends with a zero byte, and writes the number
+/// of the view to `view`. `scope` and `format` are those of `redbolt_client_force_unlock`. The
+/// outcome is `REDBOLT_EVENT_KIND_VIEWED`, which returns `data`; `redbolt_driver_take_force_unlock`
+/// has the result then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_force_unlock(
     driver: Option<&DriverHandle>,
@@ -109,9 +111,9 @@ pub unsafe extern "C" fn redbolt_driver_force_unlock_bytes(
     })
 }
 
-/// Takes the result of a forced unlock after its event, once. `REDBOLT_STATUS_REQUEST` if there is none,
-/// `REDBOLT_STATUS_NO_QUORUM` if no quorum has confirmed it. If `words` is not null, it is set to one line with the outcome on each
-/// node, which `redbolt_text_free` ends.
+/// Takes the result of a forced unlock after its event, once. `REDBOLT_STATUS_REQUEST` if there is
+/// none, `REDBOLT_STATUS_NO_QUORUM` if no quorum has confirmed it. If `words` is not null, it is
+/// set to one line with the outcome on each node, which `redbolt_text_free` ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_take_force_unlock(
     driver: Option<&DriverHandle>,

@@ -12,10 +12,10 @@ use std::{
 
 /// Runs a test that needs the machine to run within `ttl`, and repeats it if the machine stalled.
 ///
-/// A thread records the longest time for which it did not run. An attempt that fails although no gap
-/// was longer than a third of the TTL has failed. With a longer gap it is inconclusive: that is
-/// printed, and the test is repeated, up to five attempts in all. An attempt that succeeds has shown
-/// what it was to show.
+/// A thread records the longest time for which it did not run. An attempt that fails although no
+/// gap was longer than a third of the TTL has failed. With a longer gap it is inconclusive: that is
+/// printed, and the test is repeated, up to five attempts in all. An attempt that succeeds has
+/// shown what it was to show.
 ///
 /// # Panics
 ///

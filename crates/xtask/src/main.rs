@@ -53,8 +53,8 @@ enum Task {
     },
     /// Check format, lints, unit tests, the core and the rules of the house: about a minute
     Check,
-    /// Count how coupled the parts are: calls between files of the core, open fields, long functions, and in each crate the
-    /// files that import each other
+    /// Count how coupled the parts are: calls between files of the core, open fields, long
+    /// functions, and in each crate the files that import each other
     Coupling {
         /// Another tree of this repository, instead of this one
         tree: Option<PathBuf>,

@@ -51,8 +51,8 @@ pub(crate) fn run(step: &str, command: &mut Command) -> Result<(), Failure> {
     }
 }
 
-/// Runs a command to its end and returns its output, both streams in one. `watch` is called with the
-/// process id while it can be signalled, and with `None` before it is reaped.
+/// Runs a command to its end and returns its output, both streams in one. `watch` is called with
+/// the process id while it can be signalled, and with `None` before it is reaped.
 pub(crate) fn capture(
     step: &str,
     command: &mut Command,

@@ -139,7 +139,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Permits, tries offered, and the design's fill, round trips and commands.
+/// The permits, the tries offered, and the design's fill, round trips and commands.
 const TABLE: [(u16, f64, f64, f64, f64); 5] = [
     (2, 1.75, 0.57, 1.00, 11.5),
     (10, 9.0, 0.75, 1.00, 9.3),

@@ -1,5 +1,5 @@
-// Threads that use one client at once, against the rule: they are refused and nothing breaks. The test gives it three
-// nodes.
+// Threads that use one client at once, against the rule: they are refused and nothing breaks. The
+// test gives it three nodes.
 #include "check.h"
 
 #include <pthread.h>
