@@ -141,7 +141,6 @@ fn print_coupling(root: &Path) -> Coupling {
     coupling
 }
 
-/// Returns the sources of each crate, by its folder.
 fn crates_of(root: &Path) -> BTreeMap<String, Vec<Source>> {
     let mut crates = BTreeMap::<_, Vec<_>>::new();
     for file in files_below(root, &FOLDERS) {

@@ -33,7 +33,6 @@ fn holds(world: &mut World, client: usize) -> LockId {
     id
 }
 
-/// Returns the number of tickets on a node.
 fn tickets(world: &mut World, node: usize) -> usize {
     let now = world.server_now();
     let server = &mut world.servers[node];
@@ -104,6 +103,7 @@ fn a_release_is_noticed_if_the_holder_never_had_the_first_node() {
 /// two.
 #[test]
 fn a_release_is_noticed_if_another_client_has_the_first_node() {
+    // The other key expires just before, or just after, the holder's lease.
     for left in [19_900, 20_100] {
         let mut world = warm(2);
         world.set(0, b"job", b"theirs", left);
@@ -181,6 +181,7 @@ fn a_ghost_that_puts_a_ticket_back_is_undone() {
     holds(&mut world, 0);
     let id = waits(&mut world, 1);
     let ticket = ticket(&world);
+    // Without a kill, only the second undo can remove the ticket of the ghost.
     world.answer(2, |args| match args {
         [b"CLIENT", b"KILL", ..] => error("NOPERM no"),
         _ => None,
@@ -212,6 +213,7 @@ fn a_waiter_that_gave_up_leaves_the_queue_of_a_node_that_is_back_after_three_sec
     holds(&mut world, 0);
     let id = waits(&mut world, 1);
     world.servers[2].accept = Accept::No;
+    // The node still has the ticket, and cannot be reached.
     world.cut(1, 2, Written::Runs);
     world.let_go(1, id);
     world.run(secs(3));
@@ -301,6 +303,7 @@ fn a_counter_that_a_lock_in_the_queue_cannot_have_is_rejected() {
         (LockRequest::new(b"job").fenced(), Some(1)),
         (LockRequest::new(b"job").fenced(), None),
         (LockRequest::new(b"job").fenced().shared(), Some(2)),
+        // A lock without a token has no counter in its answer.
         (LockRequest::new(b"job"), Some(2)),
     ] {
         let mut world = warm(2);
@@ -450,6 +453,7 @@ fn forbid_push(world: &mut World, node: usize) {
 fn a_waiter_without_notifications_is_not_overtaken() {
     let mut world = World::with(3, 3, |settings| settings.wake = WakeStrategy::Queue).warm();
     (0..3).for_each(|node| forbid_push(&mut world, node));
+    // Several rounds vary how the timers of both waiters fall.
     for _ in 0..5 {
         let held = holds(&mut world, 0);
         let [first, second] = [1, 2].map(|client| waits(&mut world, client));
@@ -502,6 +506,7 @@ fn a_clock_that_is_set_back_lengthens_no_pause_by_as_much() {
     world.clients[1].is_stopped = true;
     world.let_go(0, held);
     world.run(ms(100));
+    // The nodes compute how long the first waiter's grace still lasts from their clocks.
     (0..3).for_each(|node| world.set_clock(node, -60_000_000));
     let before = asks(&world, 2);
     world.run(secs(10));
@@ -572,6 +577,7 @@ fn a_far_waiter_without_notifications_asks_within_its_grace() {
     for _ in 0..10_000 {
         world.run(ms(1));
         let gap = ms((world.boot - last) / 1_000_000);
+        // A round trip takes 150 ms.
         assert!(gap < ms(4 * 150), "no request for {gap:?}");
         if asks(&world, 2) > count {
             (count, last) = (asks(&world, 2), world.boot);
@@ -830,6 +836,7 @@ fn readers_do_not_overtake_a_waiting_writer() {
 /// learns that it is first.
 #[test]
 fn permits_do_not_overtake_a_writer_that_just_became_first() {
+    // The newcomer arrives at each quarter of a millisecond after the release.
     for quarters in 0..40 {
         let mut world = warm(4);
         world.delay(ms(1));

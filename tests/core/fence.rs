@@ -422,7 +422,6 @@ fn a_deadline_ends_a_write_back() {
     is_gone(&mut world);
 }
 
-/// A node that loses its data during the write-back confirms nothing.
 #[test]
 fn a_node_flushed_during_the_write_back_confirms_nothing() {
     let (world, _) = diverged([10, 20, 40]);

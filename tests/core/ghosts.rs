@@ -15,6 +15,7 @@ fn with_ghost(spoil: impl FnOnce(&mut World)) -> World {
 
 fn leave_ghost(mut world: World, spoil: impl FnOnce(&mut World)) -> World {
     for node in 0..3 {
+        // Two denials refuse the lock, so that its undo is due on all nodes.
         if node < 2 {
             world.set(node, b"job", b"theirs", 60_000);
         }
@@ -56,6 +57,7 @@ fn the_connection_of_a_held_lock_is_killed_too() {
     world.resume(2);
     world.run(ms(100));
     assert_eq!(world.count("kill"), 1);
+    // Nothing runs, because the connection with the ghost was killed.
     world.free_ghosts();
     world.release(id);
     assert_eq!(world.holders(b"job"), [false; 3]);
@@ -66,6 +68,7 @@ fn the_connection_of_a_held_lock_is_killed_too() {
 fn no_connection_is_killed_if_every_request_was_answered() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", TTL);
+    // The written bytes still run, so nothing of this connection can run later.
     world.cut(0, 2, Written::Runs);
     world.release(id);
     world.run(secs(1));
@@ -97,6 +100,7 @@ fn without_a_kill_the_undo_is_sent_again_at_half_of_the_ttl() {
     let undos: Vec<_> = world.log.iter().filter(|r| r.is_undo() && r.node == 2).collect();
     assert_eq!(undos.len(), 2);
     let later = (undos[1].at - undone) / 1_000_000;
+    // The second undo counts from the first, because the ghost may run at any time in between.
     assert!((9_900..=10_000).contains(&later), "after {later} ms");
     assert_eq!(world.holders(b"job"), [true, true, false]);
     assert_eq!(world.kept(0), (0, 0));
@@ -120,6 +124,7 @@ fn one_kill_does_not_end_ghosts_in_two_connections() {
     }
     world.lock(b"other", TTL);
     world.cut(0, 2, Written::LeavesGhost);
+    // From here on a kill would be permitted, but it would reach one connection only.
     world.servers[2].answer = None;
     for node in 0..3 {
         world.resume(node);

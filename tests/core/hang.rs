@@ -44,6 +44,7 @@ fn a_split_vote_is_decided_without_a_node_that_hangs() {
     let mut world = split();
     let id = world.lock(b"job", secs(10));
     let took = until_refused(&mut world, id);
+    // The response timeout is 50 ms, so the vote was decided earlier.
     assert!(took <= ms(10), "{took:?}");
     let refusal = world.refusal(id);
     assert_eq!(
@@ -116,6 +117,7 @@ fn a_node_that_has_not_been_reached_for_a_while_is_not_waited_for() {
     world.delay(ms(1));
     world.servers[2].accept = Accept::Silent;
     world.set(1, b"job", b"theirs", 60_000);
+    // The node has already had longer than an answer takes.
     world.run(ms(240));
     let id = world.lock(b"job", secs(10));
     let took = until_refused(&mut world, id);
@@ -148,6 +150,7 @@ fn one_node_or_two_are_waited_for_until_their_timeout() {
         let id = world.lock(b"job", secs(10));
         world.run(ms(45));
         assert_eq!(world.outcomes(id), []);
+        // Without another quorum, suspicion could not shorten the wait.
         assert_ne!(world.state(nodes - 1), NodeState::Suspected);
         let took = until_refused(&mut world, id);
         assert!(took <= ms(6), "{took:?}");
@@ -159,6 +162,7 @@ fn one_node_or_two_are_waited_for_until_their_timeout() {
 fn a_waiting_lock_has_one_pending_request_at_a_hanging_node() {
     let mut world = World::with(3, 1, |settings| settings.wake = WakeStrategy::Timer).warm();
     world.delay(ms(1));
+    // Two of three keys are held, so the lock must wait.
     world.foreign(b"job", &[60_000, 60_000]);
     world.pause(2);
     let id = world.wait_for(b"job", secs(10));
@@ -179,7 +183,6 @@ fn a_waiting_lock_has_one_pending_request_at_a_hanging_node() {
     assert_eq!(world.holders(b"job"), [true, true, true]);
 }
 
-/// A late grant of a suspected node counts like any other.
 #[test]
 fn a_suspected_node_gets_one_request_per_lock_and_its_late_grant_counts() {
     let mut world = split();
@@ -208,6 +211,7 @@ fn a_lead_that_hangs_is_not_waited_for() {
     world.log.clear();
     world.let_go(1, theirs);
     world.run_until(secs(1), |world| world.ran(0).contains(&"undo"));
+    // The first node has released the key and notified, and hangs from now on.
     world.pause(0);
     let took = world.time_until(secs(10), |world| world.is_granted(id));
     assert!(took <= ms(15), "{took:?}");
@@ -236,6 +240,7 @@ fn a_release_does_not_wait_for_a_node_that_hangs() {
     world.set(1, b"job", b"theirs", 60_000);
     world.pause(2);
     let id = world.lock(b"job", secs(10));
+    // This attempt makes the client suspect the third node.
     until_refused(&mut world, id);
     world.stop(1);
     world.run(ms(200));
@@ -370,7 +375,6 @@ fn a_force_unlock_waits_for_a_node_that_is_later_than_an_inspection_does() {
     assert!(!world.holders(b"job")[2]);
 }
 
-/// Without the hanging nodes, there is no quorum.
 #[test]
 fn without_a_quorum_an_inspection_waits_for_hanging_nodes() {
     let mut world = split();

@@ -60,7 +60,6 @@ fn a_late_answer_is_consumed_and_shifts_nothing() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// Bytes that cannot be a reply end the link that they came on, and no other.
 #[test]
 fn invalid_bytes_end_only_the_link_that_they_came_on() {
     let nonsense: [(&[u8], Cause); 12] = [

@@ -130,6 +130,7 @@ fn of_readers_that_upgrade_at_once_at_most_one_writes() {
         let now = world.now();
         world.clients[0].core.try_upgrade(ids[0], now).unwrap();
         world.clients[1].core.try_upgrade(ids[1], now).unwrap();
+        // One node answers later than the others.
         world.servers[late].delay = ms(3).as_nanos() as u64;
         world.run(ms(10));
         for client in [0, 1] {
@@ -310,6 +311,7 @@ fn an_auto_extended_lock_survives_all_changes_of_its_mode() {
     let request = LockRequest::new("job").ttl(secs(3)).shared();
     let id = take(&mut world, 0, &request.auto_extend(AutoExtend::until_released()));
     for _ in 0..3 {
+        // Each wait is longer than the TTL of 3 s.
         world.run(secs(7));
         upgrade(&mut world, 0, id);
         assert_eq!(last(&world, 0, id), Event::Upgraded(id));
@@ -348,6 +350,7 @@ fn an_upgraded_lock_is_lost_once_and_its_release_leaves_nothing() {
 fn an_upgraded_lock_whose_validity_ends_is_lost_as_a_whole() {
     let mut world = world(2);
     let id = read(&mut world, 0);
+    // The upgrade comes in the middle of the reader's TTL, so its own lease ends later.
     world.run(secs(5));
     upgrade(&mut world, 0, id);
     world.run(secs(6));
@@ -525,6 +528,7 @@ fn a_downgrade_asks_for_no_more_than_the_longest_ttl() {
     let text = world.detach(0, id).unwrap().to_text();
     let (before, after) = text.split_once("keys_until_ns ").unwrap();
     let (_, after) = after.split_once('\n').unwrap();
+    // The record claims that the keys live for another hour.
     let later = now.boot.0 + 3_600_000_000_000;
     let record: DetachedLock = format!("{before}keys_until_ns {later}\n{after}").parse().unwrap();
     world.log.clear();
@@ -567,6 +571,7 @@ fn a_node_reached_after_an_upgraded_lock_is_lost_gets_no_request_for_it() {
     let id = read(&mut world, 0);
     upgrade(&mut world, 0, id);
     assert_eq!(last(&world, 0, id), Event::Upgraded(id));
+    // The wall clock ends the lease before the second node is connected.
     world.wall_ahead += secs(3_600).as_nanos() as i64;
     let now = world.now();
     assert!(world.core().extend(id, secs(10), now).is_err());

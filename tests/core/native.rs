@@ -98,6 +98,7 @@ fn the_script_follows_to_nodes_that_have_not_answered() {
     world.release(id);
     world.run(ms(20));
     assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::Released(..)]));
+    // The answer of the third node is lost, so that its release is not confirmed.
     world.cut(0, 2, Written::Runs);
     world.run(secs(3));
     assert_eq!(world.ran(2)[..2], ["delete", "undo"], "nothing was left to be asked");
@@ -215,6 +216,7 @@ fn a_grant_in_the_queue_is_undone_by_the_script() {
     world.release(first);
     world.run(secs(1));
     assert!(world.clients[1].is_granted(second));
+    // Only the commands of the second release count.
     world.log.clear();
     world.let_go(1, second);
     world.run(ms(20));

@@ -186,6 +186,7 @@ fn a_leader_on_any_quorum_is_reported() {
         let id = settled(&mut world);
         // The node fails for the candidate alone.
         world.answer(down, |args| match args[0] {
+            // The candidate's requests fail here, and the observer's reads do not.
             b"EVAL" | b"EVALSHA" => error("ERR not today"),
             _ => None,
         });
@@ -245,6 +246,7 @@ fn changes_missed_by_lost_connections_are_read() {
     for round in 0..4 {
         for node in 0..3 {
             world.cut(0, node, Written::Vanishes);
+            // A lost command link ends tracking too, so both cases may miss a change.
             if round % 2 == 0 {
                 world.cut_push(0, node);
             }

@@ -43,8 +43,10 @@ fn an_error_does_not_confirm_an_undo() {
         assert_eq!(world.kept(0), (0, 1), "{text}");
         assert!(world.core().has_pending_releases());
         let undos = world.ran(2).iter().filter(|kind| kind.starts_with("undo")).count();
+        // The undo is repeated, with a pause between two attempts.
         assert!((5..20).contains(&undos), "{text}: {undos} in 5 s");
         world.servers[2].answer = None;
+        // The longest pause between two attempts is one second.
         world.run(ms(1_100));
         assert_eq!(world.holders(b"job"), [false; 3], "{text}");
         assert_eq!(world.kept(0), (0, 0), "{text}");
@@ -104,6 +106,7 @@ fn an_owed_undo_survives_a_restart_with_the_keys() {
     world.run(secs(3));
     world.start(2, Memory::Kept);
     assert_eq!(world.holders(b"job"), [false, false, true]);
+    // The backoff may delay the new connection by a second.
     world.run(ms(1_500));
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
@@ -116,6 +119,7 @@ fn a_failed_handshake_still_sends_what_is_owed() {
     world.stop(2);
     world.release(id);
     world.start(2, Memory::Kept);
+    // A replica may not vote, but an undo on it can only delete our own key.
     world.answer(2, |args| {
         (args.get(1) == Some(&&b"replication"[..])).then(|| bulk("role:slave\r\n")).flatten()
     });
@@ -131,6 +135,7 @@ fn an_owed_undo_is_forgotten_one_ttl_later() {
     let mut world = owing();
     world.run(ms(19_900));
     assert_eq!(world.kept(0), (0, 1));
+    // By then the key has expired on the node, with the drift of its clock.
     world.run(ms(101));
     assert_eq!(world.kept(0), (0, 0));
     world.log.clear();
@@ -147,6 +152,7 @@ fn an_extension_that_may_have_run_prolongs_it() {
     world.extend(id, secs(20));
     scripts_fail(&mut world, 2, "MISCONF no");
     world.release(id);
+    // The extension ran, so the node keeps the key for 20 s from then on.
     world.run(ms(19_900));
     assert_eq!(world.kept(0), (0, 1));
     world.run(ms(101));
@@ -177,6 +183,7 @@ fn an_undo_is_not_sent_at_wire_speed() {
 fn a_node_that_was_down_gets_its_undo_when_it_is_back() {
     let mut world = World::new(3).warm();
     for node in [0, 1] {
+        // The first lock is refused, so that its claim is undone as well.
         world.set(node, b"job", b"theirs", 60_000);
     }
     world.lock(b"job", secs(20));
@@ -204,6 +211,7 @@ fn an_undo_is_not_sent_to_the_wrong_database() {
     let id = world.lock(b"job", secs(20));
     assert_eq!(world.holders(b"job"), [true; 3]);
     world.answer(2, |args| {
+        // The error is temporary, so that the node is tried again.
         (args[0] == b"SELECT").then(|| error("BUSY Redis is busy running a script.")).flatten()
     });
     world.cut(0, 2, Written::Runs);
@@ -261,6 +269,7 @@ fn an_undo_is_not_sent_to_the_server_of_another_node() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(20));
     world.answer(2, |args| match args {
+        // This is the run id of the first node.
         [b"INFO", b"server"] => bulk(&format!("run_id:{:040}\r\n", 0)),
         [b"EVAL" | b"EVALSHA", _, _, b"job", _] => Some(b":0\r\n".to_vec()),
         _ => None,
@@ -286,6 +295,7 @@ fn a_script_that_failed_may_have_set_a_key() {
     let request = LockRequest::new(b"a").and(b"b").ttl(secs(20));
     let id = world.acquire(0, &request, &[b"a", b"b"]);
     let mut token = world.value(0, b"a");
+    // The last two digits of a token are the number of the node.
     token[32..34].copy_from_slice(b"02");
     world.set(2, b"a", &token, 20_000);
     world.release(id);
@@ -332,6 +342,7 @@ fn many_refused_undos_are_probed_by_one() {
     }
     assert_eq!(world.kept(0), (0, 100));
     world.run(secs(1));
+    // By now the undos that were sent with the releases have been refused.
     world.log.clear();
     world.run(secs(10));
     let probes = world.ran(2).len();
@@ -350,6 +361,7 @@ fn a_released_lock_does_not_deny_the_next() {
     world.run(ms(100));
     world.pause(0);
     world.release(id);
+    // The undo never arrives on this connection.
     world.cut(0, 0, Written::Vanishes);
     world.resume(0);
     let id = world.lock(b"job", secs(20));

@@ -137,6 +137,7 @@ fn an_orphaned_ticket_does_not_hide_the_expiry_of_a_permit() {
     world.run(ms(100));
     for node in 0..3 {
         world.answer(node, |args| {
+            // The nodes confirm that the ticket is removed, but keep it.
             let is_farewell = args.get(1).is_some_and(|text| *text == LEAVE_QUEUE.text.as_bytes());
             is_farewell.then(|| b":1\r\n".to_vec())
         });
@@ -170,6 +171,7 @@ fn a_node_that_gave_another_slot_is_moved_to_the_right_one() {
     node.observe(&[&ask[..], &[&digits[1], b"1"]].concat(), now);
     let id = permit(&mut world, 0, 2);
     let mine = slot(&world, 0, id);
+    // The foreign permit expires after 20 ms, and then the node can be moved.
     world.run(ms(500));
     for node in 0..3 {
         let reply = world.servers[node].observe(
@@ -284,6 +286,7 @@ fn a_permit_does_not_rest_on_a_node_that_has_not_moved_yet() {
 fn a_grant_of_a_slot_that_does_not_exist_is_a_denial() {
     let mut world = World::with(3, 1, |_| {}).warm();
     for node in 0..3 {
+        // There are two permits, so slot 5 does not exist.
         gives(&mut world, node, 5, |_| None);
     }
     let id = permit(&mut world, 0, 2);
@@ -307,6 +310,7 @@ fn a_ghost_that_acquires_a_released_permit_is_undone() {
     world.run(ms(2));
     assert!(world.is_granted(id), "by the two others");
     world.answer(2, |args| match args {
+        // Without a kill, the move in the dead connection still runs.
         [b"CLIENT", b"KILL", ..] => error("NOPERM no"),
         _ => None,
     });

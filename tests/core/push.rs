@@ -309,7 +309,6 @@ fn notifications_resume_after_the_lead_restarts() {
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
 
-/// A confirmation of tracking for a closed push link does not apply to the next push link.
 #[test]
 fn a_confirmation_for_a_lost_push_link_does_not_apply_to_the_next() {
     let mut world = world();
@@ -339,7 +338,6 @@ fn a_change_before_the_first_notification_is_found_by_the_second_read() {
     assert!(waited <= ms(5 + 10 + 20), "{waited:?}");
 }
 
-/// The lock is released at each moment of the beginning.
 #[test]
 fn a_release_at_any_moment_of_the_beginning_is_noticed() {
     for at in 0..80 {

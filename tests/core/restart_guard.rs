@@ -346,6 +346,7 @@ fn a_flush_between_the_request_and_its_check_is_seen() {
     let mut world = World::new(1).warm();
     let id = set_job(&mut world);
     write_up_to(&mut world, BEHIND);
+    // The request has run, and its check has not.
     world.flush(0);
     write_the_rest(&mut world);
     grant_is_undone(&mut world, id);
@@ -357,6 +358,7 @@ fn a_flush_before_the_request_is_seen_behind_it() {
     world.flush(0);
     let id = set_job(&mut world);
     write_up_to(&mut world, BEHIND);
+    // The grant must not count, because another client may hold the lock that the node forgot.
     assert_eq!(world.holders(b"job"), [true], "a node without memory has granted it");
     write_the_rest(&mut world);
     grant_is_undone(&mut world, id);
@@ -370,6 +372,7 @@ fn a_flush_behind_the_value_that_was_read_is_seen() {
         let mut world = World::new(1);
         world.servers[0].delay = ms(1).as_nanos() as u64;
         let id = set_job(&mut world);
+        // The value of the guard has been written, and the rest waits.
         world.servers[0].window = 0;
         world.run(ms(2));
         write_up_to(&mut world, b"*8\r\n$4\r\nEVAL\r\n");
@@ -397,6 +400,7 @@ fn an_extension_counts_only_on_nodes_whose_grant_did() {
     let id = world.lock(b"job", secs(10));
     assert!(world.is_granted(id));
     world.flush(2);
+    // With the second node silent, a quorum would need the flushed one.
     world.pause(1);
     world.run(ms(10));
     world.extend(id, secs(20));
@@ -412,9 +416,11 @@ fn an_extension_counts_only_on_nodes_whose_grant_did() {
 fn a_lock_held_while_its_node_is_quarantined_is_extended_and_released() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(10));
+    // The node keeps its data, and so the key of the lock, whose grant counted before.
     world.restart(0, Memory::Kept);
     world.run(secs(2));
     assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined));
+    // The extension needs the quarantined node for its quorum.
     world.pause(2);
     world.extend(id, secs(20));
     assert!(world.outcomes(id).contains(&Event::Extended(id)), "the quarantined node extends, too");
@@ -431,6 +437,7 @@ fn a_lock_held_while_its_node_is_quarantined_is_extended_and_released() {
 fn a_lock_that_two_nodes_forgot_is_granted_to_no_other_client() {
     for memory in ["lost", "kept", "stale"] {
         let mut world = World::with(3, 2, |_| {}).warm().forgetful();
+        // A snapshot from before the lock is what a restored backup has.
         let before = [0, 1].map(|node| world.servers[node].store.snapshot());
         let held = world.lock(b"job", MAX_TTL);
         for (node, before) in before.into_iter().enumerate() {
@@ -475,6 +482,7 @@ fn a_grant_whose_check_fails_is_undone() {
     let down = NodeState::Down(Cause::NoPermission);
     for (words, cause, state) in [
         ("NOPERM this user has no permissions to run 'pttl'", Cause::NoPermission, down),
+        // A server that is loading votes again without an operator.
         ("LOADING wait", Cause::Loading, NodeState::Ready),
     ] {
         let mut world = World::new(1).warm();

@@ -180,7 +180,6 @@ fn reach<'n>(calls: &BTreeMap<&'n str, BTreeSet<&'n str>>, from: &'n str) -> BTr
     reached
 }
 
-/// The types of the core's collections: nodes, locks, claims, queues, views, observers.
 const COLLECTIONS: [&str; 6] = ["Nodes", "Locks", "Claims", "WaitQueues", "Views", "Observers"];
 
 mod tests {

@@ -316,7 +316,6 @@ impl Code {
         long
     }
 
-    /// Returns the blocks of `impl Core`.
     fn blocks_of_core(&self) -> impl Iterator<Item = Range<usize>> {
         let heads =
             (0..self.words.len()).filter(|&at| self.from(at).starts_with(&["impl", "Core", "{"]));

@@ -22,7 +22,6 @@ pub(crate) fn exists(name: &str, files: &BTreeSet<String>) -> bool {
     }
 }
 
-/// Returns the folders of these files.
 pub(crate) fn folders(files: &BTreeSet<String>) -> BTreeSet<&str> {
     files.iter().filter_map(|file| file.rfind('/').map(|end| &file[..=end])).collect()
 }

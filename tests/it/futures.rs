@@ -162,7 +162,6 @@ fn bounded(scenario: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Polls a future once.
 async fn once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let mut future = Some(future);
     std::future::poll_fn(|context| match future.take().map(|f| Pin::new(f).poll(context)) {
@@ -190,7 +189,6 @@ fn the_task_that_polled_last_is_woken() {
     assert_eq!(watching.join().unwrap(), None);
 }
 
-/// The engine survives a waker that panics.
 #[test]
 fn a_panic_in_a_waker_does_not_end_the_engine() {
     struct Bad;

@@ -279,7 +279,6 @@ fn a_panic_in_the_log_reaches_the_caller() {
     assert!(client.acquire(patiently(b"job")).unwrap().release().is_ok());
 }
 
-/// The engine's thread survives the panic.
 #[test]
 fn a_panic_in_the_log_on_an_engine_s_thread_is_counted() {
     struct Broken;

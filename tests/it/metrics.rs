@@ -248,7 +248,6 @@ fn a_waiter_is_granted_by_its_lead() -> bool {
     true
 }
 
-/// Flushing all keys is one notification.
 #[test]
 fn a_flushed_lead_is_one_notification() {
     let servers = servers(1);

@@ -300,7 +300,6 @@ fn only_the_holder_of_a_python_redis_lock_undoes_and_publishes_it() {
     assert!(exists(&server, "lock:job"), "data of another type is left alone");
 }
 
-/// A signal key that is not a list is other data, which a force-unlock leaves alone.
 #[test]
 fn a_force_unlock_leaves_a_signal_key_that_is_not_a_list() {
     let server = server();

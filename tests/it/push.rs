@@ -264,7 +264,6 @@ fn a_flushall_is_notified() {
     });
 }
 
-/// Each release notifies the next waiter.
 #[test]
 fn each_release_notifies_the_next_waiter() {
     on_each_number_of_nodes(|servers| {

@@ -486,7 +486,6 @@ fn a_client_that_has_seen_the_nodes_never_treats_them_as_new() {
     });
 }
 
-/// A read-only client changes nothing on the nodes.
 #[test]
 fn a_read_only_client_changes_nothing() {
     let servers = redbolt_test_servers::servers(3);

@@ -229,7 +229,6 @@ fn a_lock_on_one_node_survives_a_failover_to_a_replica_that_has_its_key() {
     assert!(lock.remaining() > ttl, "it counts before the new master votes");
 }
 
-/// As a control, without the restart guard a failover grants the lock twice.
 #[test]
 fn without_the_restart_guard_a_failover_grants_a_lock_twice() {
     let mut watched = Watched::new();
@@ -271,7 +270,7 @@ fn a_failover_of_a_master_that_hangs_is_followed_at_once() {
 
 /// The backoff applies to the master that died, not to its replacement.
 #[test]
-fn a_master_that_died_is_replaced_at_once_whatever_the_backoff() {
+fn a_dead_master_is_replaced_at_once_despite_a_long_backoff() {
     let mut watched = Watched::new();
     vouch_for(&[&watched.master], 1);
     let minute = Duration::from_secs(60);

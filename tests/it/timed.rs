@@ -119,7 +119,6 @@ impl Timed {
         Connection::open(&self.nodes[node].address().to_string()).cmd(line)
     }
 
-    /// Returns `true` if the node has the key.
     pub(crate) fn has(&self, node: usize, key: &str) -> bool {
         self.run_on(node, &format!("EXISTS {key}")) == Reply::Int(1)
     }

@@ -65,6 +65,7 @@ impl Shared {
 
     /// Drops a lock, now or when the call inside has left.
     fn let_go(&self, guard: LockGuard<'static>) {
+        // Dropping a guard uses the client, which another call may be using at this moment.
         self.left.lock().unwrap_or_else(PoisonError::into_inner).push(guard);
         self.has_left.store(true, Ordering::SeqCst);
         // A call that enters releases the dropped locks when it leaves. If another call is inside,

@@ -59,7 +59,6 @@ const REDIS_OBJECTS: Library = Library {
     ..IN_PYTHON
 };
 
-/// All libraries.
 pub(crate) const ALL: [Library; 22] = [
     REDISSON,
     Library {

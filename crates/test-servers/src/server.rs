@@ -233,6 +233,7 @@ impl Server {
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
+            // Without reaping, the process would stay as a zombie that still has its id.
             child.wait().unwrap();
         }
     }

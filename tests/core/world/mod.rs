@@ -268,7 +268,6 @@ impl World {
         Some(detached)
     }
 
-    /// Attaches a detached lock to a client.
     pub(crate) fn attach(&mut self, client: usize, detached: &DetachedLock) -> LockId {
         let now = self.now();
         let id = self.clients[client].core.attach(detached, now).unwrap();
@@ -1119,7 +1118,6 @@ fn piece(random: &mut Random, longest: usize) -> usize {
     if longest == usize::MAX { longest } else { random.between(1, longest as u64) as usize }
 }
 
-/// Returns the lock of an event.
 pub(crate) fn lock_of(event: &Event) -> Option<LockId> {
     match *event {
         Event::Granted(id)

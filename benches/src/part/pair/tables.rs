@@ -75,7 +75,6 @@ fn introduction(plan: Plan) -> String {
     )
 }
 
-/// Returns the runs of each placement.
 fn placements(runs: &[Run]) -> Vec<(Placement, Vec<&Run>)> {
     let mut all: Vec<Placement> = runs.iter().map(|run| run.cell.placement).collect();
     all.dedup();

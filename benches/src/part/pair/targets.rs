@@ -8,7 +8,6 @@ use crate::rounds::Figures;
 use crate::section::Target;
 use crate::stats::Ratio;
 
-/// Returns the targets for which the runs have figures.
 pub(super) fn targets(runs: &[Run], counts: &[Counted]) -> Vec<Target> {
     let of_cell = |aim: &Aim| {
         let run = runs.iter().find(|run| run.cell == aim.cell && aim.native <= run.is_native)?;

@@ -5,7 +5,6 @@ use super::figures::Figures;
 use crate::section::Target;
 use crate::waiting::default_settings;
 
-/// Returns the targets for which the runs have figures.
 pub(super) fn targets(runs: &[Run]) -> Vec<Target> {
     let mut targets = Vec::new();
     for run in runs {

@@ -71,7 +71,6 @@ const WEIGHTS: [(&str, &str, Weight); 13] = [
     ("redbolt-capi::programs", "", Weight::Mixed),
 ];
 
-/// Returns the weight of a test.
 pub(crate) fn weight_of(program: &str, test: &str) -> Weight {
     let found = WEIGHTS.iter().find(|(of, start, _)| *of == program && test.starts_with(start));
     found.map_or(Weight::Computes, |(_, _, weight)| *weight)

@@ -114,7 +114,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// Returns the program in the full name of a test.
 fn program(name: &str) -> &str {
     name.split_once(' ').map_or(name, |(program, _)| program)
 }
