@@ -1,6 +1,5 @@
-//! A process whose engine auto-extends a lock until it is lost.
-//!
-//! Not here: checking the results; a process that calls extend itself, see `work`.
+//! A worker process whose engine auto-extends a lock until it is lost. In `work` the process calls
+//! extend itself.
 
 use std::io::{self, BufRead};
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::stage::{Failure, RESOURCE};
 use crate::wire::{Order, Report, say};
 
 /// Carries out orders with an engine that auto-extends each lock until it is lost. With `careless`,
-/// a second extender beside it extends the key and finally deletes it, whoever owns it.
+/// a second extender also extends the key and finally deletes it, even if another client owns it.
 pub(crate) fn hold(part: &Part, careless: bool) -> Result<(), Failure> {
     let engine = Engine::new(part.config()?)?;
     for line in io::stdin().lock().lines() {
@@ -41,8 +40,8 @@ pub(crate) fn hold(part: &Part, careless: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks the guard again and again until it reports the loss, and then waits a while for the loss
-/// callback, which must come once.
+/// Checks the guard repeatedly until it reports the loss, and then waits a while for the loss
+/// callback, which must be called once.
 fn stay(guard: OwnedGuard, order: &Order) -> Result<(), Failure> {
     let told = Arc::new(AtomicUsize::new(0));
     let callbacks = Arc::clone(&told);
@@ -73,7 +72,7 @@ fn stay(guard: OwnedGuard, order: &Order) -> Result<(), Failure> {
     say(&Report::Told(told.load(Ordering::SeqCst)))
 }
 
-/// An extender that uses the key's name only, and ignores token and clock.
+/// An extender that uses only the key's name, and ignores token and clock.
 struct Careless {
     over: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,

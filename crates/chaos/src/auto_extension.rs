@@ -1,8 +1,8 @@
 //! Processes that auto-extend a lock, and are stopped for longer than the TTL.
 //!
 //! When such a process continues, the first check of its guard must report the loss, its callback
-//! must come once, and the lock's next holder must keep it unchanged: the same value on every node,
-//! and the same expiry. In the control, another extender beside it extends and deletes by the key's
+//! must be called once, and the lock's next holder must keep it unchanged: the same value on every
+//! node, and the same expiry. In the control, another extender extends and deletes by the key's
 //! name alone, as some libraries do, and the same check has to find that.
 
 use std::fmt;
@@ -24,30 +24,30 @@ use crate::worker::Worker;
 /// Stops processes that auto-extend a lock.
 #[derive(Clone, Debug)]
 pub struct AutoExtension {
-    /// How many pauses have to count.
+    /// The number of pauses that have to count.
     pub reps: usize,
     /// The numbers of nodes, one run for each.
     pub nodes: Vec<usize>,
-    /// With an extender beside it that ignores tokens: the run has to find what it breaks.
+    /// True: adds an extender that ignores tokens, and the run has to find what it breaks.
     pub careless: bool,
 }
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct AutoExtensionResult {
-    /// Holders that were stopped.
+    /// The number of holders that were stopped.
     pub pauses: usize,
-    /// Holders that were stopped while they held the lock.
+    /// The number of holders that were stopped while they held the lock.
     pub counted: usize,
-    /// Of these, holders whose check after the pause still reported the lock as held.
+    /// The number of these holders whose check after the pause still reported the lock as held.
     pub looks_fooled: usize,
-    /// Of these, holders whose callback came once.
+    /// The number of these holders whose callback was called once.
     pub told_once: usize,
-    /// Of these, cases in which the next holder's key changed on any node.
+    /// The number of these cases in which the next holder's key changed on any node.
     pub touched: usize,
-    /// For how many TTLs all holders together kept their locks before they were stopped.
+    /// The time for which all holders together kept their locks before they were stopped, in TTLs.
     pub outlived: f64,
-    /// Pairs of overlapping claims.
+    /// The number of pairs of overlapping claims.
     pub double_holders: usize,
     /// The shortest and the longest pause.
     pub lengths: Option<(Duration, Duration)>,
@@ -58,7 +58,7 @@ pub struct AutoExtensionResult {
 }
 
 impl AutoExtensionResult {
-    /// Whether auto-extension kept its promises; in the control, whether the check found
+    /// Returns true if auto-extension kept its promises; in the control, if the check found
     /// violations.
     #[must_use]
     pub fn holds(&self) -> bool {
@@ -92,7 +92,7 @@ impl AutoExtension {
     ///
     /// # Errors
     ///
-    /// A server, a process or a pipe failed, or something did not happen in time.
+    /// Fails if a server, a process or a pipe failed, or an expected event did not happen in time.
     pub fn run(&self, stage: &Stage) -> Result<Vec<AutoExtensionResult>, Failure> {
         self.nodes.iter().map(|&nodes| self.run_on(nodes, stage)).collect()
     }
@@ -129,7 +129,7 @@ struct Stay {
 /// The next holder's key on a node.
 struct Found {
     value: Reply,
-    /// When it expires on this node: now, and the remaining TTL.
+    /// The expiry on this node: the current time plus the remaining TTL.
     ends: Duration,
 }
 
@@ -183,7 +183,7 @@ impl Play {
         if rival.is_valid() {
             self.ledger.add(Claim::alone(RIVAL, rival_from, rival_to, None));
         }
-        // A lock that the careless extender let others take is theirs.
+        // A lock that the careless extender let others take is no longer the rival's.
         let _ = rival.release();
         self.result.outlived += stopped.since(from).as_secs_f64() / ttl.as_secs_f64();
         self.judge(stopped, resumed, &holder, touched);
@@ -210,7 +210,7 @@ impl Play {
 }
 
 impl Found {
-    /// Whether it is the same key, with the same expiry.
+    /// Returns true if it is the same key, with the same expiry.
     fn is_as(&self, other: &Self) -> bool {
         self.value == other.value && self.ends.abs_diff(other.ends) <= READING
     }
@@ -257,10 +257,11 @@ fn order(ttl: Duration) -> Order {
 const HOLDER: usize = 1;
 const RIVAL: usize = 2;
 
-/// The rival's lock outlasts the holder's. An extension by the holder's TTL would shorten it.
+/// The TTL of the rival's lock, which outlasts the holder's. An extension by the holder's TTL would
+/// shorten it.
 const RIVAL_TTL: Duration = Duration::from_secs(9);
 
 const MAX_TTL: Duration = Duration::from_secs(10);
 
-/// The most time between reading our clock and the node's answer, on a busy machine.
+/// The maximum time between reading the local clock and the node's reply, on a busy machine.
 const READING: Duration = Duration::from_millis(500);

@@ -1,18 +1,16 @@
-//! The clock that all processes of a machine share, by which claims are compared.
-//!
-//! It is read here and not through redbolt, so that the judge does not depend on the library. Not
-//! here: what the judge concludes.
+//! The clock that all processes of a machine share, by which claims are compared. It is read
+//! directly and not through redbolt, so that the judge does not depend on the library.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds since the machine was started.
+/// A time in nanoseconds since the machine was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// The time since `earlier`; zero if that was later.
+    /// Returns the time since `earlier`; zero if that was later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -1,8 +1,9 @@
-//! Processes wait in the queue for a lock, while waiters are stopped and killed, and nodes are stopped and forget.
+//! Processes wait in the queue for a lock, while waiters are stopped and killed, and nodes are
+//! stopped and lose their keys.
 //!
-//! In each round they come one after the other, each when all nodes know the place of the one before. Whoever came first has
-//! to be granted first, unless a node has passed it because it did not take its turn. Not here: queues of readers and
-//! writers, which the simulator plays.
+//! In each round they come one after the other, each when all nodes have the place of the previous
+//! one. They have to be granted in this order, except for a waiter that a node has passed because
+//! it did not take its turn. Queues of readers and writers are left to the simulator.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,41 +27,42 @@ use crate::worker::Worker;
 /// Lets processes wait in the queue, round by round.
 #[derive(Clone, Debug)]
 pub struct FairQueue {
-    /// How many rounds.
+    /// The number of rounds.
     pub rounds: usize,
-    /// Whether they wait in the queue. Otherwise they wait by a timer: the run has to find one that was passed, and ends when it has.
+    /// True if they wait in the queue. Otherwise they wait by a timer, and the run has to find one
+    /// that was passed, and ends then.
     pub in_queue: bool,
 }
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct FairQueueResult {
-    /// Whether the processes waited in the queue.
+    /// True if the processes waited in the queue.
     pub in_queue: bool,
-    /// Rounds that were played.
+    /// The number of rounds played.
     pub rounds: usize,
-    /// Waiters that were granted.
+    /// The number of waiters granted.
     pub grants: usize,
-    /// Waiters that were stopped or killed in the queue.
+    /// The number of waiters that were stopped or killed in the queue.
     pub struck: usize,
-    /// Rounds in which a node was stopped.
+    /// The number of rounds in which a node was stopped.
     pub stopped: usize,
-    /// Rounds in which a node forgot its keys.
+    /// The number of rounds in which a node lost its keys.
     pub wiped: usize,
-    /// Waiters that nodes have passed, since they did not take their turn.
+    /// The number of waiters that nodes have passed because they did not take their turn.
     pub skipped: usize,
-    /// Waiters whose order was judged.
+    /// The number of waiters whose order was judged.
     pub judged: usize,
-    /// Waiters that were passed by one that came later.
+    /// The number of waiters that were passed by one that came later.
     pub passed: usize,
-    /// Pairs of overlapping claims.
+    /// The number of pairs of overlapping claims.
     pub double_holders: usize,
     /// The duration of the run.
     pub took: Duration,
 }
 
 impl FairQueueResult {
-    /// Whether nobody was passed; without the queue, whether the check found that somebody was.
+    /// Returns true if no waiter was passed; without the queue, if the check found one that was.
     #[must_use]
     pub fn holds(&self) -> bool {
         let kept = if self.in_queue { self.passed == 0 } else { self.passed > 0 };
@@ -84,11 +86,11 @@ impl fmt::Display for FairQueueResult {
 }
 
 impl FairQueue {
-    /// Plays the rounds, and sees at the end that nothing is left.
+    /// Plays the rounds, and checks at the end that nothing is left.
     ///
     /// # Errors
     ///
-    /// A server, a process or a pipe failed, or something did not happen in time.
+    /// Fails if a server, a process or a pipe failed, or an expected event did not happen in time.
     pub fn run(&self, stage: &Stage) -> Result<FairQueueResult, Failure> {
         let start = Instant::now();
         let mut play = Play::new(self, stage)?;
@@ -104,13 +106,13 @@ impl FairQueue {
     }
 }
 
-/// What happens in a round.
+/// The fault of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Nothing,
-    /// A node is stopped from before the first waiter comes.
+    /// A node is stopped before the first waiter comes.
     NodeStops,
-    /// A node forgets everything while they wait. Places are lost, so that no order is judged.
+    /// A node loses all keys while they wait. Places are lost, so no order is judged.
     NodeForgets,
     /// A waiter that is not the last is stopped until all others have been granted.
     WaiterStops,
@@ -122,7 +124,7 @@ struct Play {
     part: Part,
     role: Role,
     servers: Vec<Server>,
-    /// In the order in which they come.
+    /// The waiters, in the order in which they come.
     waiters: Vec<Waiter>,
     ledger: Ledger,
     result: FairQueueResult,
@@ -131,7 +133,7 @@ struct Play {
 
 struct Waiter {
     worker: Worker,
-    /// What its ticket is called in this round.
+    /// The name of its ticket in this round.
     ticket: Option<String>,
     entered: Option<Moment>,
     done: bool,
@@ -213,7 +215,8 @@ impl Play {
         fault
     }
 
-    /// They come one after the other, each when all nodes that are awake say the same of the one before.
+    /// Lets the waiters come one after the other, each when all running nodes agree on the place of
+    /// the previous one.
     fn come(&mut self, asleep: Option<usize>) -> Result<(), Failure> {
         asleep.into_iter().for_each(|node| self.servers[node].pause());
         let mut known: BTreeSet<String> =
@@ -246,7 +249,7 @@ impl Play {
         awake.map(|(_, server)| server)
     }
 
-    /// Whoever has come since then, if all nodes say alike where it stands.
+    /// Returns the waiter that has come since then, if all nodes agree on its place.
     fn newcomer(&self, asleep: Option<usize>, known: &BTreeSet<String>) -> Option<String> {
         let mut told = self.servers_but(asleep).map(|server| {
             let new = tickets(server).into_iter().filter(|(name, _)| !known.contains(name));
@@ -288,7 +291,8 @@ impl Play {
         Ok(())
     }
 
-    /// Whoever came first was granted first, but for those whom a node has passed.
+    /// Checks that the waiters were granted in the order of their arrival, except for those that a
+    /// node has passed.
     fn judge(&mut self, fault: Fault, victim: usize, watches: Vec<Watch>) -> Result<(), Failure> {
         self.result.rounds += 1;
         let mut lost = BTreeSet::new();
@@ -321,9 +325,9 @@ impl Play {
 
 const NODES: usize = 3;
 const WAITERS: usize = 4;
-/// All come in this time, as a rule.
+/// The `max_ttl`. As a rule all waiters come within this time.
 const MAX_TTL: Duration = Duration::from_secs(5);
 const TTL: Duration = Duration::from_secs(2);
 const KEPT: Duration = Duration::from_millis(2);
-/// By then whoever waits by a timer has asked.
+/// The time within which a waiter by timer has sent a request.
 const BY_THEN: Duration = Duration::from_millis(40);

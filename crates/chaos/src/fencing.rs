@@ -1,12 +1,12 @@
 //! Fencing tokens of four processes, under every disturbance of the counters.
 //!
-//! Counters start far apart and are driven apart again and again, each process reaches other nodes
-//! than the next, some leases expire, and the node with the largest counter loses its memory. When
-//! that node votes again, the processes cannot reach the nodes with the largest counters.
+//! Counters start far apart and are driven apart repeatedly, each process reaches different nodes,
+//! some leases expire, and the node with the largest counter loses its memory. When that node votes
+//! again, the processes cannot reach the nodes with the largest counters.
 //!
 //! Counters are at most 4 s ahead of the clock, as far as a client with a wrong clock could push
 //! them. A counter that is further ahead than the quarantine lasts would be lost with its node's
-//! memory. The documentation says so, and this program does not test it.
+//! memory. The documentation states this, and this program does not test it.
 
 use std::fmt;
 use std::thread;
@@ -29,8 +29,8 @@ use crate::worker::Worker;
 pub struct Fencing {
     /// The number of grants.
     pub grants: usize,
-    /// All counters are lost behind the restart guard's back: the run has to find tokens that do
-    /// not grow.
+    /// True: all counters are lost without the restart guard noticing, and the run has to find
+    /// tokens that do not grow.
     pub forget: bool,
 }
 
@@ -39,23 +39,24 @@ pub struct Fencing {
 pub struct FencingResult {
     /// The number of grants.
     pub grants: usize,
-    /// Requests that were refused.
+    /// The number of requests refused.
     pub refused: usize,
-    /// Pairs of equal tokens, and tokens that are not larger than those of claims that had ended.
+    /// Pairs of equal tokens, and tokens that are not larger than those of claims that had ended
+    /// before.
     pub disorders: usize,
     /// The first of them.
     pub example: Option<(Claim, Claim)>,
-    /// Pairs of overlapping claims.
+    /// The number of pairs of overlapping claims.
     pub double_holders: usize,
-    /// Tokens ahead of every clock, which must come from counters.
+    /// The number of tokens ahead of every clock, which must come from counters.
     pub counted_on: usize,
-    /// Write-backs that one of the nodes received.
+    /// The number of write-backs that one of the nodes received.
     pub write_backs: u64,
-    /// How often a counter was raised.
+    /// The number of times that a counter was raised.
     pub raises: usize,
-    /// For how long the wiped node did not vote.
+    /// The time for which the wiped node did not vote.
     pub quarantine: Option<Duration>,
-    /// Grants since it votes again.
+    /// The number of grants since it votes again.
     pub after_return: usize,
     /// The duration of the run.
     pub took: Duration,
@@ -64,7 +65,7 @@ pub struct FencingResult {
 }
 
 impl FencingResult {
-    /// Whether all tokens grew; if all counters were lost, whether the check found that they did
+    /// Returns true if all tokens grew; if all counters were lost, if the check found that they did
     /// not.
     #[must_use]
     pub fn holds(&self) -> bool {
@@ -99,11 +100,11 @@ impl fmt::Display for FencingResult {
 }
 
 impl Fencing {
-    /// Runs until there were enough grants, also with the wiped node back.
+    /// Runs until there were enough grants, including some with the wiped node back.
     ///
     /// # Errors
     ///
-    /// A server, a process or a pipe failed, or something did not happen in time.
+    /// Fails if a server, a process or a pipe failed, or an expected event did not happen in time.
     pub fn run(&self, stage: &Stage) -> Result<FencingResult, Failure> {
         let start = Instant::now();
         let mut play = Play::new(self, stage)?;
@@ -243,7 +244,7 @@ impl Play {
         Ok(())
     }
 
-    /// Many short holds; now and then one whose lease expires.
+    /// Returns an order: many short holds, and sometimes one whose lease expires.
     fn next_order(&mut self) -> Order {
         let (keep, ttl, times) = match self.rng.u8(0..8) {
             0 => (None, 60, 1),
@@ -272,7 +273,7 @@ impl Play {
         self.drive_apart(absent);
     }
 
-    /// Raises a counter: mostly a little, now and then to the limit, so that some tokens come from
+    /// Raises a counter: mostly a little, sometimes to the limit, so that some tokens come from
     /// counters and some from clocks.
     fn drive_apart(&mut self, absent: Option<usize>) {
         let node = self.rng.usize(0..NODES);
@@ -284,7 +285,7 @@ impl Play {
         }
     }
 
-    /// Moves on to the next stage when the present one is done.
+    /// Moves on to the next stage when the current one is done.
     fn go_on(&mut self) -> Result<(), Failure> {
         let grants = self.ledger.len();
         match self.scene {
@@ -314,7 +315,7 @@ impl Play {
         Ok(())
     }
 
-    /// The node with the largest counter loses its memory, but never the witness.
+    /// Lets the node with the largest counter, except the witness, lose its memory.
     fn wipe(&mut self) {
         let others = (0..NODES).filter(|&node| node != WITNESS);
         let largest = others.max_by_key(|&node| counter(&self.servers[node]));
@@ -324,8 +325,8 @@ impl Play {
         }
     }
 
-    /// For a while no process reaches the two nodes with the largest counters, so that every quorum
-    /// needs the wiped node.
+    /// Keeps all processes from the two nodes with the largest counters for a while, so that every
+    /// quorum needs the wiped node.
     fn hide_the_largest(&mut self, back: usize) {
         let mut others: Vec<usize> = (0..NODES).filter(|&node| node != back).collect();
         others.sort_by_key(|&node| std::cmp::Reverse(counter(&self.servers[node])));
@@ -408,10 +409,11 @@ const QUORUM: usize = 3;
 const PROCESSES: usize = 4;
 const WITNESS: usize = 0;
 
-/// The most that counters are ahead of the clock, in microseconds.
+/// The maximum time by which counters are ahead of the clock, in microseconds.
 const AHEAD_US: u64 = 4_000_000;
 
-/// How far they are ahead where all of them are lost: no clock of a busy machine catches up with that during a run.
+/// The time by which they are ahead when all are lost, in microseconds: no clock of a busy machine
+/// catches up with that during a run.
 const LOST_US: u64 = 3_600_000_000;
 
 /// The shortest `max_ttl` with which locks can be fenced.

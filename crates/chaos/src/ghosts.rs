@@ -4,7 +4,7 @@
 //! undoes the request; then the request arrives. Stopping the server makes that order certain:
 //! first the undo is in its sockets, then the request arrives, then the server continues. A client
 //! that may kill its old connection leaves nothing behind. Otherwise the request runs, becomes
-//! visible, and is undone at half of the TTL. After a restart the old connection's id belongs to
+//! visible, and is undone at half of the TTL. After a restart the old connection's ID belongs to
 //! another client, which must not be killed.
 
 use std::fmt;
@@ -20,37 +20,38 @@ use crate::stage::Failure;
 /// Lets requests run late.
 #[derive(Clone, Debug)]
 pub struct Ghosts {
-    /// Repetitions in which the client may kill its old connection.
+    /// The number of repetitions in which the client may kill its old connection.
     pub reps: usize,
-    /// Repetitions in which it may not.
+    /// The number of repetitions in which it may not.
     pub controls: usize,
-    /// Repetitions in which the server is restarted.
+    /// The number of repetitions in which the server is restarted.
     pub restarts: usize,
 }
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct GhostsResult {
-    /// Repetitions in which the client may kill its old connection, without a restart of the
-    /// server.
+    /// The number of repetitions in which the client may kill its old connection, without a restart
+    /// of the server.
     pub reps: usize,
-    /// Of these, those in which the old connection was killed.
+    /// The number of these repetitions in which the old connection was killed.
     pub kills: usize,
-    /// Of these, those in which kill and undo ran before the server was stopped.
+    /// The number of these repetitions in which kill and undo ran before the server was stopped.
     pub early: usize,
-    /// Keys that were left.
+    /// The number of keys that were left.
     pub residual: usize,
-    /// Repetitions in which the client may not kill.
+    /// The number of repetitions in which the client may not kill.
     pub controls: usize,
-    /// Of these, those in which the request ran after its undo.
+    /// The number of these repetitions in which the request ran after its undo.
     pub seen: usize,
-    /// Of these, those in which its key still existed after the undo at half of the TTL.
+    /// The number of these repetitions in which its key still existed after the undo at half of the TTL.
     pub kept: usize,
-    /// Repetitions in which the server was restarted.
+    /// The number of repetitions in which the server was restarted.
     pub restarts: usize,
-    /// Connections of other clients with the id of the lost one, which a kill would have hit.
+    /// The number of connections of other clients with the ID of the lost one, which a kill would
+    /// have hit.
     pub strangers: usize,
-    /// Connections of other clients that were killed.
+    /// The number of connections of other clients that were killed.
     pub strangers_killed: usize,
     /// The duration of the run.
     pub took: Duration,
@@ -58,12 +59,12 @@ pub struct GhostsResult {
 }
 
 impl GhostsResult {
-    /// Whether no key was left, no other client was hit, and the controls saw ghosts.
+    /// Returns true if no key was left, no other client was hit, and the controls had ghosts.
     #[must_use]
     pub fn holds(&self) -> bool {
         let (reps, controls, restarts) = self.wanted;
         let laid = self.residual == 0 && self.kills == self.reps && self.kept == 0;
-        // The order of the bytes and the connection ids are likely, not certain.
+        // The order of the bytes and the connection IDs are likely, not certain.
         let controlled = 2 * self.seen >= controls && 2 * self.strangers >= restarts;
         let all = (self.reps, self.controls, self.restarts) == (reps, controls, restarts);
         laid && controlled && self.strangers_killed == 0 && all
@@ -91,7 +92,7 @@ impl Ghosts {
     ///
     /// # Errors
     ///
-    /// A server failed, or something did not happen in time.
+    /// Fails if a server failed, or an expected event did not happen in time.
     pub fn run(&self) -> Result<GhostsResult, Failure> {
         let start = Instant::now();
         let wanted = (self.reps, self.controls, self.restarts);
@@ -103,7 +104,7 @@ impl Ghosts {
         Ok(result)
     }
 
-    /// The client may kill its old connection.
+    /// Runs the repetitions in which the client may kill its old connection.
     fn lay(&self, result: &mut GhostsResult) -> Result<(), Failure> {
         let server = new_server()?;
         let mut last = None;
@@ -127,7 +128,7 @@ impl Ghosts {
         Ok(())
     }
 
-    /// The client may not kill it.
+    /// Runs the repetitions in which it may not.
     fn let_run(&self, result: &mut GhostsResult) -> Result<(), Failure> {
         let server = new_server()?;
         server.cmd("ACL SETUSER default -client|kill");
@@ -148,8 +149,7 @@ impl Ghosts {
             ghost_client
                 .process_until("the undo at half time", |driver| !driver.has_pending_releases())?;
             let kept = exists(&server, &resource);
-            // A machine that stalled for that long proves nothing: the key would have expired
-            // anyway.
+            // A machine that stalled for longer proves nothing: the key would have expired anyway.
             if asked.elapsed() < SHORT {
                 result.controls += 1;
                 result.seen += usize::from(seen);
@@ -159,7 +159,7 @@ impl Ghosts {
         Ok(())
     }
 
-    /// The server restarts.
+    /// Runs the repetitions in which the server restarts.
     fn restart(&self, result: &mut GhostsResult) -> Result<(), Failure> {
         let mut server = new_server()?;
         for _ in 0..self.restarts {
@@ -181,7 +181,7 @@ impl Ghosts {
             result.restarts += 1;
             result.strangers_killed += strangers.iter_mut().filter_map(is_dead).count();
             result.strangers_killed += usize::from(server.calls(KILL) > 0);
-            // Had the client sent the kill, it would have hit, because it hits now.
+            // The kill hits now, so it would have hit if the client had sent it.
             let hit = server.cmd(&format!("CLIENT KILL ID {old}")) == Reply::Int(1);
             let dead = strangers.iter_mut().filter_map(is_dead).count();
             result.strangers += usize::from(hit && dead == 1);
@@ -190,7 +190,7 @@ impl Ghosts {
     }
 }
 
-/// Connections to a server that was just started, up to the one with this id.
+/// Opens connections to a server that was just started, up to the one with this ID.
 fn strangers(server: &Server, last: i64) -> Vec<Connection> {
     let mut strangers = Vec::new();
     loop {
@@ -211,13 +211,13 @@ fn is_dead(stranger: &mut Connection) -> Option<()> {
 struct GhostClient {
     driver: Driver,
     proxy: Proxy,
-    /// The id of the lost connection.
+    /// The ID of the lost connection.
     connection: i64,
 }
 
 impl GhostClient {
-    /// The client sees the connection refused; the proxy holds its request back and keeps the
-    /// connection to the server open.
+    /// Creates the client. It finds the connection refused; the proxy holds its request back and
+    /// keeps the connection to the server open.
     fn new(server: &Server, resource: &str, ttl: Duration) -> Result<Self, Failure> {
         let proxy = Proxy::before(&server.address());
         let config = Config::builder()
@@ -241,7 +241,7 @@ impl GhostClient {
         Ok(ghost_client)
     }
 
-    /// Reconnects the client, up to the point at which it would kill its old connection: the answer
+    /// Reconnects the client, up to the point at which it would kill its old connection: the reply
     /// to its handshake has arrived, but was not read yet.
     fn connect_again(&mut self, server: &Server) -> Result<(), Failure> {
         let handshake_done = server.calls("client|id");
@@ -256,7 +256,7 @@ impl GhostClient {
         })
     }
 
-    /// The server reads kill and undo first, and then the request.
+    /// Makes the server read kill and undo first, and then the request.
     fn run_behind_the_undo(&mut self, server: &Server) -> Result<(), Failure> {
         server.pause();
         self.process_for(MOMENT);
@@ -304,7 +304,7 @@ fn new_server() -> Result<Server, Failure> {
     Ok(server)
 }
 
-/// The largest id among redbolt's connections.
+/// Returns the largest ID among redbolt connections.
 fn newest_connection(server: &Server) -> Result<i64, Failure> {
     let Reply::Bulk(list) = server.cmd("CLIENT LIST") else {
         return Err("CLIENT LIST gave no list".into());
@@ -322,14 +322,14 @@ fn exists(server: &Server, key: &str) -> bool {
 const KILL: &str = "client|kill";
 const MAX_TTL: Duration = Duration::from_secs(30);
 
-/// More connections than a server accepts while it starts.
+/// A number of connections larger than a server accepts while it starts.
 const CROWD: usize = 60;
 
-/// Longer than every check.
+/// A TTL longer than every check.
 const LONG: Duration = Duration::from_secs(25);
 
-/// Short, because half of it is waited for.
+/// A TTL that is short, because half of it is waited for.
 const SHORT: Duration = Duration::from_millis(1500);
 
-/// Usually long enough for bytes to get from one process to another.
+/// A time that is usually long enough for bytes to get from one process to another.
 const MOMENT: Duration = Duration::from_millis(4);

@@ -1,6 +1,5 @@
-//! Processes campaign to lead, while leaders are stopped and killed, and nodes are stopped and forget.
-//!
-//! One who observes is told who leads. Not here: how long that takes, which is measured elsewhere.
+//! Processes campaign to lead, while leaders are stopped and killed, and nodes are stopped and lose
+//! their memory. An observer reports the leaders. How long an election takes is measured elsewhere.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -25,38 +24,39 @@ use crate::worker::Worker;
 /// Elects leaders, round by round.
 #[derive(Clone, Debug)]
 pub struct Leaders {
-    /// How many are to be elected and seen, at least.
+    /// The minimum number of leaders that are elected and observed.
     pub rounds: usize,
-    /// Delete the leader's key behind its back: the run has to find two leaders, and ends when it has.
+    /// True: deletes the leader's key without its knowledge, and the run has to find two leaders,
+    /// and ends then.
     pub forget: bool,
 }
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct LeadersResult {
-    /// Whether keys were deleted.
+    /// True if keys were deleted.
     pub forget: bool,
-    /// Leaders that were seen by who observes, each in its term or an earlier one.
+    /// The number of leaders that were observed, each in its term or an earlier one.
     pub seen: usize,
-    /// Leaders that were elected.
+    /// The number of leaders elected.
     pub elected: usize,
-    /// Leaders that were stopped or killed.
+    /// The number of leaders that were stopped or killed.
     pub struck: usize,
-    /// Nodes that were stopped, or have lost their memory.
+    /// The number of nodes that were stopped, or have lost their memory.
     pub nodes_struck: usize,
-    /// Terms that were seen and are above those of the process that was seen in them.
+    /// The number of observed terms that are above those of the observed process.
     pub strangers: usize,
-    /// Pairs of leaders at one time.
+    /// The number of pairs of leaders at one time.
     pub double_leaders: usize,
-    /// Terms that do not grow.
+    /// The number of terms that do not grow.
     pub disorders: usize,
     /// The duration of the run.
     pub took: Duration,
 }
 
 impl LeadersResult {
-    /// Whether there was one leader at a time, in terms that grow, and who observes saw it; with keys deleted, whether the check
-    /// found two.
+    /// Returns true if there was one leader at a time, in terms that grow, and it was observed;
+    /// with keys deleted, if the check found two.
     #[must_use]
     pub fn holds(&self) -> bool {
         if self.forget {
@@ -94,7 +94,7 @@ impl Leaders {
     ///
     /// # Errors
     ///
-    /// A server, a process or a pipe failed, or something did not happen in time.
+    /// Fails if a server, a process or a pipe failed, or an expected event did not happen in time.
     pub fn run(&self, stage: &Stage) -> Result<LeadersResult, Failure> {
         let start = Instant::now();
         let mut play = Play::new(self, stage)?;
@@ -114,7 +114,7 @@ struct Play {
     servers: Vec<Server>,
     candidates: Vec<Candidate>,
     watch: Watch,
-    /// What was seen so far: which process, and in which term.
+    /// The observations so far: the process, and the term.
     told: Vec<(usize, Option<u64>)>,
     has_wiped: bool,
     ledger: Ledger,
@@ -156,7 +156,7 @@ impl Play {
         })
     }
 
-    /// Somebody is elected and seen, and then something happens to it or to a node.
+    /// Waits until a leader is elected and observed, and then injects a fault into it or a node.
     fn round(&mut self) -> Result<(), Failure> {
         let leader = self.elected()?;
         let (node, times) = (self.rng.usize(0..NODES), self.rng.u32(1..4));
@@ -176,11 +176,11 @@ impl Play {
             2 | 3 => {
                 candidate.worker =
                     Worker::start_as(Role::Leads, &self.program, &self.parts[leader])?;
-                // It led until it was killed, of which nobody has told.
+                // It led until it was killed, of which there is no report.
                 (candidate.busy, candidate.leads) = (false, None);
                 self.result.struck += 1;
             }
-            // Once, or so many nodes would be in quarantine.
+            // Only once, or too many nodes would be in quarantine.
             4 if !self.has_wiped => {
                 self.servers[node].restart();
                 self.has_wiped = true;
@@ -192,7 +192,7 @@ impl Play {
                 self.servers[node].resume();
                 self.result.nodes_struck += 1;
             }
-            // It resigns.
+            // The leader resigns.
             _ => {}
         }
         let until = Instant::now() + LIMIT;
@@ -206,7 +206,7 @@ impl Play {
         Ok(())
     }
 
-    /// Who leads, as it says itself and as who observes sees it.
+    /// Waits until the process that leads is the observed leader, and returns it.
     fn elected(&mut self) -> Result<usize, Failure> {
         let until = Instant::now() + LIMIT;
         loop {
@@ -233,7 +233,7 @@ impl Play {
         Ok(())
     }
 
-    /// Reads all reports, and lets whoever is idle campaign.
+    /// Reads all reports, and lets idle processes campaign.
     fn receive(&mut self) -> Result<(), Failure> {
         self.read()?;
         for candidate in self.candidates.iter_mut().filter(|candidate| !candidate.busy) {
@@ -259,7 +259,7 @@ impl Play {
                         let (from, term) = candidate.leads.take().ok_or("nobody led")?;
                         self.ledger.add(Claim::alone(number, from, to, Some(term)));
                     }
-                    // Its lead was over before it had looked.
+                    // Its lead had ended before its first check.
                     Report::Writes { token } => candidate.term = candidate.term.max(token),
                     Report::Done => candidate.busy = false,
                     _ => {}
@@ -281,7 +281,7 @@ impl Play {
         Ok(())
     }
 
-    /// A term that is seen is that of the leader, or one that it has passed on its way.
+    /// Checks that each observed term is that of the leader, or one that it had before.
     fn judge(&mut self) {
         let is_above = |&&(process, term): &&(usize, Option<u64>)| {
             let its = self.candidates.get(process).map_or(0, |candidate| candidate.term);
@@ -293,7 +293,7 @@ impl Play {
     }
 }
 
-/// One who observes.
+/// An observer.
 struct Watch {
     told: Receiver<(usize, Option<u64>)>,
     is_over: Arc<AtomicBool>,

@@ -1,9 +1,9 @@
-//! The judge: who held the lock when, and with which token.
+//! The judge: which process held the lock when, and with which token.
 //!
-//! A claim begins and ends at moments at which redbolt told its holder that the lock is held. So a
-//! claim never exceeds what the holder may rely on, and an overlap is always a fault of the lock. A
-//! claim may be shorter than the lease, by the time between two checks. Not here: anything about
-//! locks; this is arithmetic.
+//! A claim begins and ends at moments at which redbolt reported to its holder that the lock is
+//! held. So a claim never exceeds what the holder may rely on, and an overlap is always a fault of
+//! the lock. A claim may be shorter than the lease, by the time between two checks. This module is
+//! arithmetic and knows nothing about locks.
 
 use crate::clock::Moment;
 
@@ -18,7 +18,7 @@ pub struct Claim {
     pub to: Moment,
     /// Its fencing token.
     pub token: Option<u64>,
-    /// Whether others may share the resource beside it.
+    /// True if others may share the resource at the same time.
     pub shared: bool,
 }
 
@@ -40,36 +40,38 @@ impl Ledger {
         self.claims.push(claim);
     }
 
-    /// The number of claims.
+    /// Returns the number of claims.
     #[must_use]
     pub fn len(&self) -> usize {
         self.claims.len()
     }
 
-    /// Whether there is no claim.
+    /// Returns true if there is no claim.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.claims.is_empty()
     }
 
-    /// Claims that began during another one, unless both are shared, each with that other one.
+    /// Returns the claims that began during another one, unless both are shared, each with that
+    /// other one.
     #[must_use]
     pub fn double_holders(&self) -> Vec<(Claim, Claim)> {
         self.pairs(|one, other| !one.shared || !other.shared)
     }
 
-    /// Shared claims that began during another one that is shared, each with that other one.
+    /// Returns the shared claims that began during another shared one, each with that other one.
     #[must_use]
     pub fn sharers(&self) -> Vec<(Claim, Claim)> {
         self.pairs(|one, other| one.shared && other.shared)
     }
 
-    /// Claims that began during another one, each with the one of them that `count` together with it and end last.
+    /// Returns the claims that began during others, each with the last to end of those that `count`
+    /// together with it.
     fn pairs(&self, count: impl Fn(&Claim, &Claim) -> bool) -> Vec<(Claim, Claim)> {
         let mut claims = self.claims.clone();
         claims.sort_by_key(|claim| claim.from);
         let mut pairs = Vec::new();
-        // Of each sort the one that ends last.
+        // The last claim to end, exclusive and shared.
         let mut latest: [Option<Claim>; 2] = [None; 2];
         for claim in claims {
             let others = latest.iter().flatten().filter(|other| claim.from <= other.to);
@@ -81,8 +83,8 @@ impl Ledger {
         pairs
     }
 
-    /// Pairs of claims with the same token, and claims that began after another had ended without
-    /// having a larger token. Claims without a token are ignored.
+    /// Returns pairs of claims with the same token, and claims that began after another had ended
+    /// without having a larger token. Claims without a token are ignored.
     #[must_use]
     pub fn disorders(&self) -> Vec<(Claim, Claim)> {
         let mut disorders = self.twice();
@@ -154,7 +156,7 @@ mod tests {
         assert_eq!(doubles(&[(1, 4, 1), (4, 9, 2)]), [(0, 1)]);
     }
 
-    /// The long claim is still active when the third begins, though the second lies between them.
+    /// The long claim is still active when the third begins, although the second lies between them.
     #[test]
     fn a_long_claim_is_compared_with_all_that_begin_in_it() {
         assert_eq!(doubles(&[(1, 20, 1), (2, 3, 2), (15, 16, 3)]), [(0, 1), (0, 2)]);
@@ -182,11 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_grow_are_fine_whatever_the_order_of_the_reports() {
+    fn growing_tokens_are_valid_in_any_order_of_the_reports() {
         assert_eq!(disorders(&[(5, 9, 7), (1, 4, 3), (10, 12, 8)]), []);
     }
 
-    /// Of overlapping claims, either may have the larger token.
+    /// Either of two overlapping claims may have the larger token.
     #[test]
     fn a_smaller_token_later_is_a_disorder() {
         assert_eq!(disorders(&[(1, 4, 8), (5, 9, 7)]), [(0, 1)]);

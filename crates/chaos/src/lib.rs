@@ -1,14 +1,11 @@
 //! Chaos tests on real servers: redbolt's promises are checked while servers are killed,
 //! connections are lost and processes are stopped.
 //!
-//! Apart from the tests of the library because each of these programs runs for minutes, in several
-//! processes, and ends with figures; `cargo test` runs a bounded share of each. A
-//! [`ledger`](crate::Ledger) that does not use redbolt decides whether a promise was kept: it
-//! compares the moments and numbers that processes report. Each program has a control, a run
-//! without the protection, in which the same check has to find violations.
-//!
-//! Not here: schedules in virtual time, see the simulator; starting and breaking servers, see
-//! `redbolt-test-servers`.
+//! Each of these programs runs for minutes, in several processes, and ends with figures; `cargo
+//! test` runs a bounded share of each. A [`ledger`](crate::Ledger) that does not use redbolt
+//! decides whether a promise was kept: it compares the times and numbers that processes report.
+//! Each program has a control, a run without the protection, in which the same check has to find
+//! violations.
 
 #![deny(missing_docs, unsafe_code)]
 

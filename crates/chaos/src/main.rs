@@ -95,10 +95,10 @@ enum Program {
         /// Number of nodes
         #[arg(long, default_value_t = 5)]
         nodes: usize,
-        /// Compete for so many permits, and not for one lock
+        /// Compete for this many permits instead of one lock
         #[arg(long)]
         permits: Option<NonZeroU16>,
-        /// Let readers and writers compete, who become writers and readers
+        /// Let readers and writers compete, which become writers and readers
         #[arg(long, conflicts_with = "permits")]
         shared: bool,
     },
@@ -106,13 +106,13 @@ enum Program {
     FairQueue {
         #[arg(long, default_value_t = 300)]
         rounds: usize,
-        /// Wait by a timer alone: the run has to find one that is passed
+        /// Wait only by a timer: the run has to find a waiter that is passed
         #[arg(long)]
         timer: bool,
     },
     /// Elect leaders while leaders and nodes are stopped and killed
     Leaders {
-        /// How many have to be elected and seen
+        /// How many leaders have to be elected and observed
         #[arg(long, default_value_t = 300)]
         rounds: usize,
         /// Delete the leader's key behind its back: the run has to find two leaders
@@ -141,7 +141,7 @@ enum Program {
     },
 }
 
-/// How `redbolt` is called.
+/// The calls of `redbolt`.
 #[derive(Args)]
 struct Calls {
     #[arg(long, default_value_t = 600)]
@@ -149,7 +149,7 @@ struct Calls {
     /// How many callers compete for the lock
     #[arg(long, default_value_t = 4)]
     lanes: usize,
-    /// Kill both processes of redbolt at once: the run has to find commands that go on
+    /// Kill both processes of redbolt at once: the run has to find commands that continue
     #[arg(long)]
     both: bool,
     /// The program `redbolt` [default: the one in the folder of this program]
@@ -185,7 +185,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a program. Whether every promise was kept, and every control found violations.
+/// Runs a program. Returns true if every promise was kept, and every control found violations.
 fn run(arguments: Arguments) -> Result<bool, Failure> {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let seed = arguments.seed.unwrap_or(since_epoch.as_nanos() as u64);

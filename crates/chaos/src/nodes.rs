@@ -17,13 +17,13 @@ pub(crate) fn init(part: &Part) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The arguments of a worker on these nodes.
+/// Returns the arguments of a worker on these nodes.
 pub(crate) fn part(nodes: Vec<String>, max_ttl: Duration, guarded: bool, label: &str) -> Part {
     let director = std::process::id();
     Part { director, nodes, max_ttl, guarded, label: label.to_owned() }
 }
 
-/// Whether the restart guard lets a node vote.
+/// Returns true if the restart guard lets a node vote.
 pub(crate) fn votes(server: &Server) -> bool {
     matches!(
         server.cmd("PTTL redbolt:guard"),
@@ -31,8 +31,8 @@ pub(crate) fn votes(server: &Server) -> bool {
     )
 }
 
-/// Waits until all nodes vote, up to [`LIMIT`]. Those at work may have ended before they met a node that has forgotten, so
-/// `client` looks for one.
+/// Waits until all nodes vote, up to [`LIMIT`]. The workers may have ended before they reached a
+/// node that lost its memory, so `client` enrols it.
 pub(crate) fn all_vote(servers: &[Server], client: &Client) -> Result<(), Failure> {
     eventually("all nodes vote", || {
         client.warm_up(LOOK);
@@ -40,7 +40,8 @@ pub(crate) fn all_vote(servers: &[Server], client: &Client) -> Result<(), Failur
     })
 }
 
-/// Whether a node has the resource's key with this label. A mark of those who wait follows the token in a line of its own.
+/// Returns true if a node has the resource's key with this label. A mark of waiters follows the
+/// token on a separate line.
 pub(crate) fn keeps_for(server: &Server, label: &str) -> bool {
     let Reply::Bulk(value) = server.cmd(&format!("GET {RESOURCE}")) else { return false };
     let value = String::from_utf8_lossy(&value);
@@ -53,7 +54,7 @@ pub(crate) fn eventually(what: &str, holds: impl FnMut() -> bool) -> Result<(), 
     Ok(redbolt_test_servers::until(what, LIMIT, holds)?)
 }
 
-/// One client's proxies to the nodes. Each of them can be cut.
+/// One client's proxies to the nodes, each of which can be cut.
 pub(crate) struct Ways(Vec<Proxy>);
 
 impl Ways {
@@ -73,8 +74,8 @@ impl Ways {
     }
 }
 
-/// The longest that any wait of a run may take.
+/// The maximum duration of any wait of a run.
 pub(crate) const LIMIT: Duration = Duration::from_secs(15);
 
-/// For so long a client looks at the nodes at a time.
+/// The time for which a client inspects the nodes at a time.
 const LOOK: Duration = Duration::from_millis(100);

@@ -13,32 +13,32 @@ use crate::stage::Failure;
 /// The arguments of a worker process.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// The process id of the director, which gives the orders.
+    /// The process ID of the director, which gives the orders.
     pub director: u32,
     /// The addresses of the nodes.
     pub nodes: Vec<String>,
-    /// `max_ttl`.
+    /// The `max_ttl`.
     pub max_ttl: Duration,
-    /// Whether the restart guard is on.
+    /// True if the restart guard is on.
     pub guarded: bool,
     /// The label of its tokens, by which nodes show the owner of a lock.
     pub label: String,
 }
 
-/// How a worker handles its locks.
+/// The way in which a worker handles its locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Extends them when ordered.
     Takes,
     /// Auto-extends them.
     AutoExtends,
-    /// Auto-extends them, with a careless extender beside it.
+    /// Auto-extends them, together with a careless extender.
     AutoExtendsCarelessly,
     /// Campaigns to lead.
     Leads,
-    /// As [`Takes`](Self::Takes), and waits in the queue for them.
+    /// Takes them like [`Takes`](Self::Takes), and waits for them in the queue.
     Queues,
-    /// As [`Takes`](Self::Takes), and waits for them by a timer alone.
+    /// Takes them like [`Takes`](Self::Takes), and waits for them only by a timer.
     WaitsByTimer,
 }
 
@@ -53,7 +53,7 @@ impl Role {
         Self::WaitsByTimer,
     ];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl Role {
         }
     }
 
-    /// The configuration of a worker in this role.
+    /// Returns the configuration of a worker in this role.
     pub(crate) fn config(self, part: &Part) -> Result<Config, Failure> {
         let builder = part.builder()?;
         let builder = match self {

@@ -1,9 +1,9 @@
 //! Holders that are stopped for longer than their lease, and then write.
 //!
-//! No lease can prevent that: the process held the lock when it was stopped, and does not know that
-//! time has passed. The program shows that the first check afterwards reports the loss, and that a
-//! resource which checks fencing tokens refuses an unchecked write, while one that does not loses
-//! the rival's value.
+//! No lease can prevent that: the process held the lock when it was stopped, and does not notice
+//! that time has passed. The program shows that the first check afterwards reports the loss, and
+//! that a resource which checks fencing tokens refuses an unchecked write, while one that does not
+//! loses the rival's value.
 
 use std::fmt;
 use std::thread;
@@ -23,26 +23,26 @@ use crate::worker::Worker;
 /// Stops holders.
 #[derive(Clone, Debug)]
 pub struct Pauses {
-    /// How many pauses have to count.
+    /// The number of pauses that have to count.
     pub reps: usize,
 }
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct PausesResult {
-    /// Holders that were stopped.
+    /// The number of holders that were stopped.
     pub pauses: usize,
-    /// Holders that were stopped while they held the lock.
+    /// The number of holders that were stopped while they held the lock.
     pub counted: usize,
-    /// Of these, holders whose check after the pause still reported the lock as held.
+    /// The number of these holders whose check after the pause still reported the lock as held.
     pub looks_fooled: usize,
-    /// Of these, late writes that the fenced register refused.
+    /// The number of late writes of these holders that the fenced register refused.
     pub refused: usize,
-    /// Of these, late writes that replaced the rival's value in the plain register.
+    /// The number of late writes of these holders that replaced the rival's value in the plain register.
     pub overwritten: usize,
-    /// Rivals' writes that the fenced register refused.
+    /// The number of rivals' writes that the fenced register refused.
     pub rivals_refused: usize,
-    /// Pairs of overlapping claims.
+    /// The number of pairs of overlapping claims.
     pub double_holders: usize,
     /// The shortest and the longest pause.
     pub lengths: Option<(Duration, Duration)>,
@@ -52,7 +52,7 @@ pub struct PausesResult {
 }
 
 impl PausesResult {
-    /// Whether the fence kept its promise, and was needed.
+    /// Returns true if the fence kept its promise, and was needed.
     #[must_use]
     pub fn holds(&self) -> bool {
         let kept = self.looks_fooled == 0 && self.double_holders == 0 && self.rivals_refused == 0;
@@ -86,7 +86,7 @@ impl Pauses {
     ///
     /// # Errors
     ///
-    /// A server, a process or a pipe failed, or something did not happen in time.
+    /// Fails if a server, a process or a pipe failed, or an expected event did not happen in time.
     pub fn run(&self, stage: &Stage) -> Result<PausesResult, Failure> {
         let start = Instant::now();
         let mut play = Play::new(stage)?;
@@ -109,12 +109,12 @@ struct Play {
     _servers: Vec<Server>,
 }
 
-/// One process's claim, as it reported it.
+/// The reported claim of one process.
 struct Stay {
     token: u64,
     to: Moment,
     looked: Option<Moment>,
-    /// Whether the fenced register took its write.
+    /// True if the fenced register took its write.
     fresh: bool,
 }
 

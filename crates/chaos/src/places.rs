@@ -1,8 +1,9 @@
-//! Who loses its place in the queue on a node, as the node itself tells.
+//! The waiters that lose their place in the queue on a node, as reported by the node itself.
 //!
-//! A process that does not take its turn within its grace is passed, and on a busy machine that may be any. So whoever
-//! judges the order has to know whom a node has passed: its `MONITOR` shows each command of a script. Not here: whether that
-//! was right, which the scripts' own tests say.
+//! A process that does not take its turn within its grace is passed, and on a busy machine that may
+//! be any process. So the judge of the order has to know which waiters a node has passed: the
+//! node's `MONITOR` shows each command of a script. Whether that was right is checked by the
+//! scripts' own tests.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use redbolt_test_servers::{Connection, Reply, Server};
 
 use crate::stage::{Failure, RESOURCE};
 
-/// A node's account of one round.
+/// A node's report of one round.
 pub(crate) struct Watch {
     told: Connection,
 }
@@ -24,7 +25,7 @@ impl Watch {
         }
     }
 
-    /// Tickets that a script has taken away, and not because their owners left.
+    /// Returns the tickets that a script has removed although their owners did not leave.
     pub(crate) fn end(mut self, server: &Server) -> Result<BTreeSet<String>, Failure> {
         server.cmd(&format!("ECHO {LAST}"));
         let (mut command, mut lost) = (String::new(), BTreeSet::new());
@@ -44,7 +45,7 @@ impl Watch {
     }
 }
 
-/// The tickets on a node by the names of their owners, each with its stamp.
+/// Returns the tickets on a node by the names of their owners, each with its stamp.
 pub(crate) fn tickets(server: &Server) -> Vec<(String, String)> {
     let Reply::Array(all) = server.cmd(&format!("ZRANGE {STAMPS}{RESOURCE} 0 -1 WITHSCORES"))
     else {
@@ -57,19 +58,19 @@ pub(crate) fn tickets(server: &Server) -> Vec<(String, String)> {
     all.chunks(2).map(|pair| (name(&text(&pair[0])).to_owned(), text(&pair[1]))).collect()
 }
 
-/// Whether nothing is left of a queue and of what it was for.
+/// Returns true if nothing is left of a queue and its resource.
 pub(crate) fn is_clear(server: &Server) -> bool {
     let left = server.cmd("KEYS redbolt:line*");
     left == Reply::Array(Vec::new()) && server.cmd(&format!("EXISTS {RESOURCE}")) == Reply::Int(0)
 }
 
-/// Of `… [0 lua] "ZREM" "redbolt:line:job" "x…"`.
+/// Returns the ticket in a line like `… [0 lua] "ZREM" "redbolt:line:job" "x…"`.
 fn taken_away(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once(&format!("\"ZREM\" \"{STAMPS}{RESOURCE}\" \""))?;
     rest.split('"').next()
 }
 
-/// What it is called on all nodes.
+/// Returns the part of a ticket's name that is the same on all nodes.
 fn name(ticket: &str) -> &str {
     ticket.get(..NAME).unwrap_or(ticket)
 }

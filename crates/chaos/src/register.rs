@@ -10,7 +10,7 @@ pub(crate) struct Register {
 }
 
 impl Register {
-    /// Writes the holder's number to both values; `false` if the fenced one refuses it.
+    /// Writes the holder's number to both values. Returns false if the fenced one refuses it.
     pub(crate) fn write(&mut self, token: u64, holder: usize) -> bool {
         self.plain = holder;
         let fresh = token >= self.seen;
@@ -20,12 +20,12 @@ impl Register {
         fresh
     }
 
-    /// The last writer, by the fenced value.
+    /// Returns the last writer of the fenced value.
     pub(crate) fn fenced(&self) -> usize {
         self.fenced
     }
 
-    /// The last writer, by the plain value.
+    /// Returns the last writer of the plain value.
     pub(crate) fn plain(&self) -> usize {
         self.plain
     }

@@ -3,9 +3,8 @@
 //! In each cycle a quorum grants the holder the lock, often a bare quorum, because the holder's
 //! connections to the other nodes are cut. Then nodes that granted it are killed and restarted
 //! without their memory, and rivals request the lock at once. Without the restart guard the nodes
-//! that forgot the lock and those that never knew it are a quorum for a rival.
-//!
-//! Not here: why the restart guard is sufficient; see the models.
+//! that lost the lock and those that never had it are a quorum for a rival. The models show why the
+//! restart guard is sufficient.
 
 use std::fmt;
 use std::thread;
@@ -26,17 +25,17 @@ use crate::worker::Worker;
 /// Kills and restarts nodes of held locks.
 #[derive(Clone, Debug)]
 pub struct Restarts {
-    /// How many cycles have to count, for each number of nodes.
+    /// The number of cycles that have to count, for each number of nodes.
     pub cycles: usize,
     /// The numbers of nodes.
     pub nodes: Vec<usize>,
-    /// How many sets of nodes run in parallel, for each number of nodes.
+    /// The number of sets of nodes that run in parallel, for each number of nodes.
     pub lanes: usize,
-    /// `max_ttl`, and the TTL of the holder's lock.
+    /// The `max_ttl`, which is the TTL of the holder's lock.
     pub max_ttl: Duration,
-    /// Whether the restart guard is on. Without it the run has to find double holders.
+    /// True if the restart guard is on. Without it the run has to find double holders.
     pub guarded: bool,
-    /// Restarted nodes load a snapshot from before the grant, instead of nothing.
+    /// True: restarted nodes load a snapshot from before the grant, instead of nothing.
     pub stale: bool,
 }
 
@@ -45,36 +44,38 @@ pub struct Restarts {
 pub struct RestartsResult {
     /// The number of nodes.
     pub nodes: usize,
-    /// Whether the restart guard was on.
+    /// True if the restart guard was on.
     pub guarded: bool,
-    /// Whether nodes came back with stale data.
+    /// True if nodes came back with stale data.
     pub stale: bool,
     /// The TTL of the holder's locks.
     pub max_ttl: Duration,
     /// The number of cycles.
     pub cycles: usize,
-    /// Cycles in which a wiped node received a request while the holder's lease was valid.
+    /// The number of cycles in which a wiped node received a request while the holder's lease was
+    /// valid.
     pub asked: usize,
-    /// Cycles in which the resource was granted again after the wipe.
+    /// The number of cycles in which the resource was granted again after the wipe.
     pub granted_again: usize,
-    /// Cycles with both.
+    /// The number of cycles with both.
     pub counted: usize,
-    /// Processes killed and restarted.
+    /// The number of processes killed and restarted.
     pub wipes: usize,
     /// The number of grants.
     pub grants: usize,
-    /// Pairs of overlapping claims.
+    /// The number of pairs of overlapping claims.
     pub double_holders: usize,
     /// The first of them.
     pub example: Option<(Claim, Claim)>,
     /// The duration of the run.
     pub took: Duration,
-    /// How many cycles had to count.
+    /// The number of cycles that had to count.
     wanted: usize,
 }
 
 impl RestartsResult {
-    /// Whether exclusion held; without the restart guard, whether the check found that it did not.
+    /// Returns true if exclusion held; without the restart guard, if the check found that it did
+    /// not.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.counted >= self.wanted && self.guarded == (self.double_holders == 0)
@@ -86,7 +87,7 @@ impl Restarts {
     ///
     /// # Errors
     ///
-    /// A server, a process or a pipe failed, or something did not happen in time.
+    /// Fails if a server, a process or a pipe failed, or an expected event did not happen in time.
     pub fn run(&self, stage: &Stage) -> Result<Vec<RestartsResult>, Failure> {
         let sets: Vec<usize> =
             self.nodes.iter().flat_map(|&n| std::iter::repeat_n(n, self.lanes)).collect();
@@ -148,7 +149,7 @@ impl Restarts {
 }
 
 impl RestartsResult {
-    /// The sum of two lanes of the same kind.
+    /// Returns the sum of two lanes of the same kind.
     fn and(self, other: Self) -> Self {
         Self {
             cycles: self.cycles + other.cycles,
@@ -194,11 +195,11 @@ struct Lane {
     servers: Vec<Server>,
     ways: Ways,
     holder: Worker,
-    /// Keeps its connections over the cycles.
+    /// The worker that keeps its connections over the cycles.
     steady: Worker,
-    /// Opens new connections in each cycle.
+    /// The worker that opens new connections in each cycle.
     fresh: Worker,
-    /// Looks at the nodes between cycles, if the restart guard is on.
+    /// The client that inspects the nodes between cycles, if the restart guard is on.
     operator: Option<Client>,
     ledger: Ledger,
     rng: Rng,
@@ -275,7 +276,7 @@ impl Lane {
         Ok(cycle)
     }
 
-    /// Cuts connections of the holder, in most cycles so many that a bare quorum is left.
+    /// Cuts connections of the holder, in most cycles enough to leave a bare quorum.
     fn cut_the_holder_off(&mut self) -> Vec<usize> {
         let n = self.servers.len();
         let spare = n - (n / 2 + 1);
@@ -298,8 +299,8 @@ impl Lane {
         Order { keep, extend_after: None, wait: self.max_ttl * 10, ..self.holding() }
     }
 
-    /// The nodes to wipe: in most cycles one of those that keep the holder's lock, otherwise all of
-    /// them.
+    /// Returns the nodes to wipe: in most cycles one of those that keep the holder's lock,
+    /// otherwise all of them.
     fn victims(&mut self, cut: &[usize]) -> Vec<usize> {
         let keeps = |&at: &usize| nodes::keeps_for(&self.servers[at], HOLDER);
         let kept = (0..self.servers.len()).filter(|at| !cut.contains(at)).filter(keeps);

@@ -1,12 +1,13 @@
-//! What every program needs, and how it fails.
+//! The common arguments of all programs, and their failures.
 
 use std::error::Error;
 use std::path::PathBuf;
 
-/// Why a program could not run to its end. Such a run proves nothing and refutes nothing.
+/// The reason why a program could not run to its end. Such a run proves nothing and refutes
+/// nothing.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// What every program needs.
+/// The arguments that every program needs.
 #[derive(Clone, Debug)]
 pub struct Stage {
     /// The program `chaos`, which runs again as each of the worker processes.
@@ -16,5 +17,5 @@ pub struct Stage {
     pub seed: u64,
 }
 
-/// The one resource that all processes compete for.
+/// The one resource for which all processes compete.
 pub(crate) const RESOURCE: &str = "job";

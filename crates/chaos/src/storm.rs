@@ -1,9 +1,8 @@
 //! All faults at once, at random: nodes are killed, flushed and stopped, connections are cut,
-//! processes are stopped, while five processes compete for one lock or a few permits, or read and write,
-//! extend what they hold, change its mode, and let it expire.
+//! processes are stopped, while five processes compete for one lock or a few permits, or read and
+//! write, extend their locks, change the mode, and let them expire.
 //!
-//! The other programs find what somebody has thought of; this one also finds the rest. Not here:
-//! clocks that are set.
+//! The other programs find foreseen faults; this one also finds the rest. Clocks are not set.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -27,20 +26,21 @@ pub struct Storm {
     pub lasts: Duration,
     /// The number of nodes.
     pub nodes: usize,
-    /// Whether the restart guard is on. Without it the run has to find double holders, and ends when it has.
+    /// True if the restart guard is on. Without it the run has to find double holders, and ends
+    /// then.
     pub guarded: bool,
-    /// What the processes compete for.
+    /// The locks for which the processes compete.
     pub prize: Prize,
 }
 
-/// What processes compete for in a storm.
+/// The locks for which processes compete in a storm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "each is a storm of its own")]
 pub enum Prize {
     /// One lock.
     #[default]
     Lock,
-    /// So many permits.
+    /// This many permits.
     Permits(NonZeroU16),
     /// One lock, which some of them share. Readers become writers, and writers readers.
     ReadWrite,
@@ -51,33 +51,33 @@ pub enum Prize {
 pub struct StormResult {
     /// The number of nodes.
     pub nodes: usize,
-    /// Whether the restart guard was on.
+    /// True if the restart guard was on.
     pub guarded: bool,
-    /// What the processes competed for.
+    /// The locks for which the processes competed.
     pub prize: Prize,
     /// The number of grants.
     pub grants: usize,
-    /// Requests that were refused.
+    /// The number of requests refused.
     pub refused: usize,
-    /// Readers that became writers.
+    /// The number of readers that became writers.
     pub upgraded: usize,
-    /// Writers that became readers.
+    /// The number of writers that became readers.
     pub downgraded: usize,
-    /// Readers that began beside another one.
+    /// The number of readers that began while another one read.
     pub beside: usize,
-    /// Extensions that succeeded.
+    /// The number of extensions that succeeded.
     pub extended: usize,
-    /// Leases that ended before their holders released.
+    /// The number of leases that ended before their holders released.
     pub lost: usize,
-    /// Nodes killed and restarted, with no memory or with a stale one.
+    /// The number of nodes killed and restarted, with no memory or with a stale one.
     pub wipes: usize,
-    /// Nodes flushed.
+    /// The number of nodes flushed.
     pub flushes: usize,
-    /// Nodes and processes that were stopped for a while.
+    /// The number of nodes and processes that were stopped for a while.
     pub stops: usize,
-    /// Changes of a process's connections.
+    /// The number of changes of a process's connections.
     pub cuts: usize,
-    /// Pairs of overlapping claims, of one permit where there are more.
+    /// The number of pairs of overlapping claims, of one permit if there are several.
     pub double_holders: usize,
     /// The first of them.
     pub example: Option<(Claim, Claim)>,
@@ -86,7 +86,8 @@ pub struct StormResult {
 }
 
 impl StormResult {
-    /// Whether exclusion held; without the restart guard, whether the check found that it did not.
+    /// Returns true if exclusion held; without the restart guard, if the check found that it did
+    /// not.
     #[must_use]
     pub fn holds(&self) -> bool {
         if !self.guarded {
@@ -125,7 +126,7 @@ impl Storm {
     ///
     /// # Errors
     ///
-    /// A server, a process or a pipe failed, or something did not happen in time.
+    /// Fails if a server, a process or a pipe failed, or an expected event did not happen in time.
     pub fn run(&self, stage: &Stage) -> Result<StormResult, Failure> {
         let start = Instant::now();
         let mut play = Play::new(self, stage)?;
@@ -153,9 +154,9 @@ impl Storm {
 struct Play {
     servers: Vec<Server>,
     processes: Vec<Process>,
-    /// Until when each node is stopped.
+    /// The time until which each node is stopped.
     stopped: Vec<Option<Instant>>,
-    /// One for each permit, or for the lock.
+    /// The ledger of each permit, or of the lock.
     ledgers: Vec<Ledger>,
     result: StormResult,
     strike_at: Instant,
@@ -166,17 +167,17 @@ struct Process {
     worker: Worker,
     ways: Ways,
     busy: bool,
-    /// Whether it was ordered to share.
+    /// True if it was ordered to share.
     shared: bool,
     entered: Option<Entered>,
     stopped: Option<Instant>,
 }
 
-/// What a process holds.
+/// The lock that a process holds.
 #[derive(Clone, Copy)]
 struct Entered {
     from: Moment,
-    /// Which permit.
+    /// The number of the permit.
     slot: usize,
     shared: bool,
 }
@@ -255,7 +256,7 @@ impl Play {
         Ok(())
     }
 
-    /// What a process has held until now.
+    /// Ends what a process has held until now, and returns it.
     fn ends(&mut self, number: usize, to: Moment) -> Result<Entered, Failure> {
         let entered = self.processes[number].entered.take();
         let entered = entered.ok_or("a worker left without having entered")?;
@@ -288,7 +289,7 @@ impl Play {
         let awake = self.stopped[node].is_none();
         match self.rng.u8(0..20) {
             0..3 => self.wipe(node),
-            // What the control has to find comes of lost memory alone.
+            // The control has to find the effects of lost memory only.
             12.. if !self.result.guarded => self.wipe(node),
             3 if awake => {
                 self.servers[node].cmd("FLUSHALL");
@@ -333,7 +334,7 @@ impl Play {
         self.result.cuts += 1;
     }
 
-    /// Continues whatever was stopped for long enough.
+    /// Continues nodes and processes that were stopped for long enough.
     fn end_stops(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
         for (server, stopped) in self.servers.iter().zip(&mut self.stopped) {

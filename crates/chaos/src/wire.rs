@@ -6,28 +6,28 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::stage::Failure;
 
-/// Take the lock and hold it.
+/// An order to take the lock and hold it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
     pub(crate) ttl: Duration,
-    /// How long to try.
+    /// The time for which to try.
     pub(crate) wait: Duration,
-    /// How long to hold it; `None`: until the lease ends.
+    /// The time for which to hold it; `None`: until the lease ends.
     pub(crate) keep: Option<Duration>,
-    /// Extend once, this long after the grant.
+    /// The time after the grant at which to extend once.
     pub(crate) extend_after: Option<Duration>,
-    /// Become a writer or a reader after so long, again and again until the TTL is over.
+    /// The time after which to become a writer or a reader, repeatedly until the TTL has passed.
     pub(crate) change_every: Option<Duration>,
     pub(crate) fenced: bool,
     pub(crate) wants: Wants,
-    /// With connections that are opened for this order and closed after it.
+    /// True: opens connections for this order and closes them after it.
     pub(crate) fresh: bool,
-    /// How many times.
+    /// The number of repetitions.
     pub(crate) times: u64,
 }
 
 impl Order {
-    /// To hold it alone until the lease ends, once.
+    /// Creates an order to hold the lock exclusively until the lease ends, once.
     pub(crate) fn to_hold(ttl: Duration, wait: Duration) -> Self {
         let (wants, times) = (Wants::Alone, 1);
         let (keep, extend_after, change_every) = (None, None, None);
@@ -75,14 +75,14 @@ impl Order {
     }
 }
 
-/// What it takes.
+/// The kind of lock to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
-    /// The lock.
+    /// The lock, exclusively.
     Alone,
-    /// The lock, beside others who share it.
+    /// The lock, shared with others.
     Shared,
-    /// One of so many permits.
+    /// One of this many permits.
     Permit { of: u16 },
 }
 
@@ -107,25 +107,26 @@ impl Wants {
 /// A worker's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// The order is done.
+    /// The lock was granted, or the permit of this number, and a check at this moment found it
+    /// held.
     Done,
     /// The lock was granted, or the permit of this number, and a check at this moment found it held.
     Entered { at: Moment, token: Option<u64>, slot: Option<u16> },
-    /// It writes from now on if it has read until now, and the other way round.
+    /// The worker writes from now on if it has read until now, or the other way round.
     Changed {
-        /// The last check that found it held as it was.
+        /// The last check that found the lock held in the old mode.
         until: Moment,
-        /// The first moment at which it is known to be held as it is now.
+        /// The first moment at which the lock is known to be held in the new mode.
         at: Moment,
     },
-    /// An extension was tried, and whether it succeeded.
+    /// The result of an extension: true if it succeeded.
     Extended(bool),
-    /// The last check that found the lock held. `looked`: the check that found the lease over;
+    /// The last check that found the lock held. `looked`: the check that found the lease expired;
     /// `None` if the worker left on its own.
     Left { at: Moment, looked: Option<Moment> },
     /// The lock was not granted.
     Refused(String),
-    /// How often the loss callback was called.
+    /// The number of calls of the loss callback.
     Told(usize),
     /// The worker writes to the protected resource, whether it still holds the lock or not.
     Writes { token: u64 },

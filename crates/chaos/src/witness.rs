@@ -1,7 +1,6 @@
-//! Evidence from a node itself that a request reached it.
-//!
-//! `MONITOR` shows every command that a server executes. The chaos programs count requests from
-//! this output, not from what a client believes it has sent.
+//! Evidence from a node itself that a request reached it. `MONITOR` shows every command that a
+//! server executes. The chaos programs count requests from this output, not from a client's account
+//! of what it has sent.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +19,7 @@ pub(crate) struct Witness {
     thread: JoinHandle<()>,
 }
 
-/// The commands that a witness saw.
+/// The commands that a witness has recorded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) count: u64,
@@ -72,8 +71,8 @@ impl Witness {
     }
 }
 
-/// Whether a line of `MONITOR` is a client's request for the resource: a command, or on a new
-/// connection a script. Commands inside of a script have the source `lua` and do not count.
+/// Returns true if a line of `MONITOR` is a client's request for the resource: a command, or on a
+/// new connection a script. Commands inside a script have the source `lua` and do not count.
 fn is_ask(line: &str) -> bool {
     let command = format!("\"SET\" \"{RESOURCE}\" ");
     let script = format!("\"EVAL\" \"{}\" ", ACQUIRE_MANY.text);
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_distinguished_from_what_scripts_do() {
+    fn a_request_is_distinguished_from_commands_of_scripts() {
         let ask = r#"1.2 [0 127.0.0.1:5] "SET" "job" "00:rival" "NX" "PX" "400""#;
         assert!(is_ask(ask));
         assert!(!is_ask(&ask.replace("127.0.0.1:5]", "lua]")));

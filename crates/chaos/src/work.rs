@@ -1,7 +1,5 @@
-//! A worker process that takes locks as it is ordered to. It uses redbolt as a user's program
-//! would.
-//!
-//! Not here: checking the results, which the director does from the reports.
+//! A worker process that takes locks as it is ordered to, and uses redbolt like any other program.
+//! The director checks the results from its reports.
 
 use std::io::{self, BufRead};
 use std::thread;
@@ -23,7 +21,8 @@ use crate::wire::{Order, Report, Wants, say};
 ///
 /// # Errors
 ///
-/// An order cannot be read, a report cannot be written, or the system has no file descriptors left.
+/// Fails if an order cannot be read, a report cannot be written, or the system has no file
+/// descriptors left.
 pub fn serve(part: &Part, role: Role) -> Result<(), Failure> {
     die_with(part.director)?;
     match role {
@@ -67,7 +66,7 @@ fn lead(config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As [`stay`], for one that leads.
+/// Stays like [`stay`], as a leader.
 fn stay_leader(leadership: Leadership, order: &Order) -> Result<(), Failure> {
     let (from, term) = (now(), leadership.term().get());
     if !leadership.is_valid() {
@@ -124,7 +123,7 @@ fn carry_out(client: &Client, order: &Order) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Holds the lock and checks it again and again. The clock is read before each check: if the check
+/// Holds the lock and checks it repeatedly. The clock is read before each check: if the check
 /// succeeds, the lock was held at that moment.
 fn stay(mut guard: LockGuard<'_>, order: &Order) -> Result<(), Failure> {
     let from = now();
@@ -147,7 +146,7 @@ fn stay(mut guard: LockGuard<'_>, order: &Order) -> Result<(), Failure> {
         if extend_after.take_if(|after| at.since(from) >= *after).is_some() {
             say(&Report::Extended(guard.extend(order.ttl).is_ok()))?;
         }
-        // Each change begins a lease: without an end to them, some locks would have none.
+        // Each change begins a lease, so without this limit some locks would never end.
         let may_change = at.since(from) < order.ttl;
         if may_change && order.change_every.is_some_and(|every| at.since(changed) >= every) {
             (last, changed) = (change_mode(&mut guard, last)?, at);
@@ -155,8 +154,8 @@ fn stay(mut guard: LockGuard<'_>, order: &Order) -> Result<(), Failure> {
         thread::sleep(BETWEEN_LOOKS);
     };
     if let Some(token) = token {
-        // Writes also after the loss, like a process that was stopped between the check and the
-        // write.
+        // The worker also writes after the loss, like a process that was stopped between the check
+        // and the write.
         say(&Report::Writes { token })?;
     }
     say(&Report::Left { at: last, looked })?;
@@ -164,14 +163,15 @@ fn stay(mut guard: LockGuard<'_>, order: &Order) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lets a reader write, and a writer read. The last moment at which the lock is known to be held.
+/// Makes a reader a writer, or a writer a reader. Returns the last moment at which the lock is
+/// known to be held.
 fn change_mode(guard: &mut LockGuard<'_>, last: Moment) -> Result<Moment, Failure> {
     let asked = now();
     let (outcome, reads) = match guard.mode() {
         LockMode::Exclusive => (guard.downgrade().map(|()| true), true),
         _ => (guard.try_upgrade(), false),
     };
-    // A reader from the call on, but a writer only when the call says so.
+    // The holder is a reader from the call on, but a writer only when the call returns.
     let at = if reads { asked } else { now() };
     match outcome {
         Ok(true) if !guard.remaining().is_zero() => {

@@ -59,13 +59,13 @@ impl Worker {
         Ok(writeln!(self.orders, "{}", order.line())?)
     }
 
-    /// The next report.
+    /// Waits for the next report.
     pub(crate) fn receive(&self, within: Duration) -> Result<Report, Failure> {
         let report = self.reports.recv_timeout(within);
         report.map_err(|error| format!("no report in {within:?}: {error}"))?
     }
 
-    /// The next report, if one has arrived.
+    /// Returns the next report, if one has arrived.
     pub(crate) fn overhear(&self) -> Result<Option<Report>, Failure> {
         match self.reports.try_recv() {
             Ok(report) => report.map(Some),
@@ -86,7 +86,8 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It is our child and not reaped yet; if it has ended already, the signal does nothing.
+        // The child is not reaped yet, so the process ID is still its own; if it has ended already,
+        // the signal has no effect.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(reader) = self.reader.take() {

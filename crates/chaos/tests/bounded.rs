@@ -60,7 +60,7 @@ fn a_request_behind_its_undo_leaves_no_key_and_kills_no_other_client() {
 }
 
 #[test]
-fn a_stopped_holder_sees_the_loss_and_is_fenced() {
+fn a_stopped_holder_notices_the_loss_and_is_fenced() {
     let result = Pauses { reps: 10 }.run(&stage()).unwrap();
     println!("{result}");
     assert!(result.holds(), "{result}");
@@ -84,7 +84,7 @@ fn a_careless_extender_is_found() {
 }
 
 #[test]
-fn nobody_is_passed_in_a_queue_whose_waiters_and_nodes_are_stopped_and_killed() {
+fn no_waiter_is_passed_in_a_queue_whose_waiters_and_nodes_are_stopped_and_killed() {
     fair_queue(12, true);
 }
 
@@ -100,12 +100,12 @@ fn fair_queue(rounds: usize, in_queue: bool) {
 }
 
 #[test]
-fn there_is_one_leader_at_a_time_in_terms_that_grow_and_it_is_seen() {
+fn there_is_one_leader_at_a_time_in_growing_terms_and_it_is_observed() {
     leaders(25, false);
 }
 
 #[test]
-fn two_leaders_are_found_where_the_key_of_one_is_deleted() {
+fn two_leaders_are_found_if_the_key_of_one_is_deleted() {
     leaders(50, true);
 }
 
@@ -126,7 +126,7 @@ fn no_permit_twice_in_a_storm() {
 }
 
 #[test]
-fn no_writer_beside_another_in_a_storm_of_readers_and_writers() {
+fn no_two_writers_in_a_storm_of_readers_and_writers() {
     storm(Prize::ReadWrite, true);
 }
 
@@ -136,7 +136,7 @@ fn without_the_restart_guard_the_storm_finds_a_permit_twice() {
 }
 
 #[test]
-fn without_the_restart_guard_the_storm_finds_a_writer_beside_another() {
+fn without_the_restart_guard_the_storm_finds_two_writers() {
     storm(Prize::ReadWrite, false);
 }
 

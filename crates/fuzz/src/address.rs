@@ -36,7 +36,7 @@ fn arbitrary(text: &str) {
     }
 }
 
-/// The address as text that parses again.
+/// Returns the address as text that parses again.
 fn written(address: &Address) -> String {
     match address {
         Address::Unix(path) => {
@@ -47,7 +47,7 @@ fn written(address: &Address) -> String {
     }
 }
 
-/// The error contains no text before the last `@`, and no control characters.
+/// Checks that the error contains no text before the last `@`, and no control characters.
 fn reports_nothing(text: &str, error: &AddressError) {
     let reported = error.to_string();
     assert!(!reported.contains(char::is_control), "{reported:?}");
@@ -64,15 +64,15 @@ fn reports_nothing(text: &str, error: &AddressError) {
     }
 }
 
-/// The text at the place of a password, if it is long enough to be recognised and occurs nowhere
-/// else.
+/// Returns the text in the position of a password, if it is long enough to be recognised and occurs
+/// only once.
 fn user_info(text: &str) -> Option<&str> {
     let (before, _) = text.rsplit_once('@')?;
     let secret = match before.split_once("://") {
         Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => rest,
         _ => before,
     };
-    // Errors escape what they show, and an escape sequence may look like the secret, too.
+    // Errors escape the text that they quote, and an escape sequence may look like the secret, too.
     let plain = secret.escape_debug().eq(secret.chars());
     let escaped = text.escape_debug().to_string();
     let alone = occurrences(text, secret) == 1 && occurrences(&escaped, secret) == 1;
@@ -83,8 +83,8 @@ fn occurrences(text: &str, part: &str) -> usize {
     text.as_bytes().windows(part.len().max(1)).filter(|window| *window == part.as_bytes()).count()
 }
 
-/// Any user, password, host, port and database, with as little or as much percent-encoding as
-/// possible.
+/// Checks any user, password, host, port and database, with as little or as much percent-encoding
+/// as possible.
 fn well_formed(input: &mut Input<'_>) {
     let scheme = input.choose(&["redis", "valkey"]);
     let bare: &[u8] = input.choose(&[&b""[..], b"@", b"!$&'()*+,;=~", b"/?#[]@"]);
@@ -130,7 +130,7 @@ fn host(input: &mut Input<'_>, port: u16) -> Address {
     }
 }
 
-/// Percent-encoding; letters, digits and `bare` stay as they are.
+/// Returns the percent-encoding; letters, digits and `bare` stay unchanged.
 fn encoded(bytes: &[u8], bare: &[u8]) -> String {
     let mut out = String::new();
     for &byte in bytes {
@@ -147,8 +147,8 @@ fn encoded(bytes: &[u8], bare: &[u8]) -> String {
 
 const HOST_LETTERS: &[u8; 38] = b"abcdefghijklmnopqrstuvwxyz0123456789-.";
 
-/// Shorter texts occur by chance.
+/// The length below which a text may occur by chance.
 const SHORTEST_SECRET: usize = 4;
 
-/// Longer than the longest host name and the longest socket path.
+/// The maximum length of an input: longer than the longest host name and the longest socket path.
 pub const MAX_LEN: usize = 384;

@@ -1,9 +1,11 @@
-//! What users type and write for the program `redbolt`: each command line, variable, nodes file, token file and duration is
-//! accepted or refused in words, and none panics. The program's own reading is tested, without files and sockets.
+//! The texts that users type and write for the program `redbolt`: each command line, variable,
+//! nodes file, token file and duration is accepted or refused with a message, and none panics. The
+//! program's own parser is tested, without files and sockets.
 //!
-//! The first byte chooses. `t`: the rest is a token file. `d`: the rest is a duration. Any other: a command line. Then one
-//! byte each says how many words and variables there are; these follow, each ended by a zero byte, and the rest is the nodes
-//! file. The first byte of a variable chooses its name.
+//! The first byte chooses. `t`: the rest is a token file. `d`: the rest is a duration. Any other: a
+//! command line. Then one byte each gives the numbers of words and variables; these follow, each
+//! ended by a zero byte, and the rest is the nodes file. The first byte of a variable chooses its
+//! name.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -12,7 +14,7 @@ use redbolt_cli::read_any;
 
 use crate::input::{Input, pick};
 
-/// Reads what the input is.
+/// Reads the text that the input describes.
 pub fn body(input: &[u8]) {
     let mut input = Input::new(input);
     match input.byte() {
@@ -35,13 +37,13 @@ fn command_line(input: &mut Input<'_>) {
     read_any::command_line(&words, variables, input.rest());
 }
 
-/// The bytes before the next zero, which neither a word nor a variable can have.
+/// Returns the bytes before the next zero, which neither a word nor a variable can contain.
 fn text(input: &mut Input<'_>) -> Vec<u8> {
     std::iter::from_fn(|| input.next().filter(|&byte| byte != 0)).collect()
 }
 
-/// More words or variables than this add nothing.
+/// The maximum number of words or variables; more add nothing.
 const MOST: u8 = 12;
 
-/// Longer than a token file of several resources.
+/// The maximum length of an input: longer than a token file of several resources.
 pub const MAX_LEN: usize = 1024;

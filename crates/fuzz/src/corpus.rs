@@ -1,8 +1,8 @@
 //! The committed corpora: inputs that `cargo test` runs, and from which a fuzzer starts.
 //!
 //! One file per target in `corpus/`, a pack as described in `resp_tests::pack`. An input named in
-//! words shows something, often a former fault, and stays. An input named by a number was found by
-//! chance. It stays as long as no other input reaches the same code.
+//! words demonstrates something, often a former fault, and stays. An input named by a number was
+//! found by chance. It stays as long as no other input reaches the same code.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use resp_tests::pack::{self, Entry};
 
 use crate::Target;
 
-/// The inputs of a target, by name.
+/// Returns the inputs of a target, by name.
 ///
 /// # Panics
 ///
-/// If the file is missing or damaged.
+/// Panics if the file is missing or damaged.
 #[must_use]
 pub fn read(target: &Target) -> BTreeMap<String, Vec<u8>> {
     let named = |Entry { names, stream, .. }: Entry| {
@@ -30,7 +30,7 @@ pub fn read(target: &Target) -> BTreeMap<String, Vec<u8>> {
 ///
 /// # Panics
 ///
-/// If the file cannot be written.
+/// Panics if the file cannot be written.
 pub fn write(target: &Target, inputs: BTreeMap<String, Vec<u8>>) {
     let entry = |(name, stream)| Entry { names: vec![name], stream, text: String::new() };
     let entries: Vec<_> = inputs.into_iter().map(entry).collect();
@@ -38,13 +38,13 @@ pub fn write(target: &Target, inputs: BTreeMap<String, Vec<u8>>) {
     pack::write(&path(target), &head, &entries);
 }
 
-/// Whether an input was found by chance: its name is the beginning of its digest.
+/// Returns true if an input was found by chance: its name is the beginning of its digest.
 #[must_use]
 pub fn by_chance(name: &str) -> bool {
     name.len() == DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The name of an input that was found by chance.
+/// Returns the name of an input that was found by chance.
 #[must_use]
 pub fn digest(input: &[u8]) -> String {
     let mut name = sha1_smol::Sha1::from(input).digest().to_string();
@@ -57,5 +57,5 @@ fn path(target: &Target) -> PathBuf {
     corpora.join(target.name).with_extension("txt")
 }
 
-/// Enough hexadecimal digits to distinguish the inputs of a corpus.
+/// The number of hexadecimal digits that distinguishes the inputs of a corpus.
 const DIGITS: usize = 12;

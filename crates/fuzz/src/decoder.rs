@@ -7,7 +7,7 @@
 use redbolt::resp::Limits;
 use resp_tests::{feed, frames, oracle};
 
-/// Decoders and oracle return the same for the stream, whole and split.
+/// Checks that decoders and oracle return the same for the stream, whole and split.
 pub fn body(input: &[u8]) {
     let [limits, step, stream @ ..] = input else { return };
     let limits = choose(*limits);
@@ -21,7 +21,7 @@ pub fn body(input: &[u8]) {
     assert_eq!(frames::decode(stream, &limits, cuts), expected, "frames in pieces of {step}");
 }
 
-/// The default limits, or limits so small that a short stream reaches them.
+/// Returns the default limits, or limits so small that a short stream reaches them.
 fn choose(byte: u8) -> Limits {
     let mut limits = Limits::default();
     if byte & 1 == 1 {
@@ -35,5 +35,6 @@ fn choose(byte: u8) -> Limits {
     limits
 }
 
-/// Long enough for every construct of the grammar, short enough for many runs per second.
+/// The maximum length of an input: long enough for every construct of the grammar, short enough for
+/// many runs per second.
 pub const MAX_LEN: usize = 256;

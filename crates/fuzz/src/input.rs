@@ -9,37 +9,37 @@ impl<'i> Input<'i> {
         Self(bytes)
     }
 
-    /// The next byte, if there is one.
+    /// Returns the next byte, if there is one.
     pub(crate) fn next(&mut self) -> Option<u8> {
         let (&first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(first)
     }
 
-    /// The next byte; zero past the end, so that the last choice of an input is complete.
+    /// Returns the next byte; zero past the end, so that the last choice of an input is complete.
     pub(crate) fn byte(&mut self) -> u8 {
         self.next().unwrap_or(0)
     }
 
-    /// Up to `len` bytes.
+    /// Returns up to `len` bytes.
     pub(crate) fn bytes(&mut self, len: usize) -> &'i [u8] {
         let (taken, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
         taken
     }
 
-    /// All remaining bytes.
+    /// Returns all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'i [u8] {
         self.bytes(self.0.len())
     }
 
-    /// One of `choices`, by the next byte.
+    /// Returns one of `choices`, by the next byte.
     pub(crate) fn choose<T: Copy>(&mut self, choices: &[T]) -> T {
         pick(choices, self.byte())
     }
 }
 
-/// One of `choices`, by a number of any size.
+/// Returns one of `choices`, by a number of any size.
 pub(crate) fn pick<T: Copy>(choices: &[T], number: u8) -> T {
     choices[usize::from(number) % choices.len()]
 }

@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets: functions that panic where redbolt is wrong.
+//! The bodies of the fuzz targets: functions that panic if redbolt is wrong.
 //!
 //! They are a library, so that they stop compiling when the code they test changes, and so that
 //! `cargo test` runs them on the committed corpus without a fuzzer. A target is three lines in
@@ -23,7 +23,7 @@ pub struct Target {
     pub body: fn(&[u8]),
     /// The longest input worth trying, in bytes.
     pub max_len: usize,
-    /// Whether libFuzzer traces comparisons, so that it can guess magic bytes. That halves the
+    /// True if libFuzzer traces comparisons, so that it can guess magic bytes. That halves the
     /// executions.
     pub compares: bool,
 }

@@ -18,7 +18,7 @@ struct Args {
     /// Seconds for each target
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Stop a target after this many executions; 0 runs the corpus alone
+    /// Stop a target after this many executions; 0 runs only the corpus
     #[arg(long)]
     runs: Option<u64>,
     /// Afterwards, reduce the committed corpus to the inputs named in words, and the fewest others
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the targets. Whether none crashed.
+/// Runs the targets and returns true if none crashed.
 fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let mut survived = true;
     for target in chosen(&args.targets)? {
@@ -66,11 +66,10 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Target>, String> {
     names.iter().map(find).collect()
 }
 
-/// Builds an instrumented target in a target directory of its own, and returns its path.
+/// Builds an instrumented target in a separate target directory, and returns its path.
 fn build(target: &Target) -> Result<PathBuf, Box<dyn Error>> {
     let (name, triple) = (target.name, host()?);
-    // Otherwise targets with different flags would rebuild each other's dependencies again and
-    // again.
+    // Otherwise targets with different flags would rebuild each other's dependencies each time.
     let (folder, flags) = if target.compares {
         (scratch(), [FLAGS, TRACE_COMPARES].concat())
     } else {
@@ -146,7 +145,7 @@ impl std::fmt::Display for Fuzzed {
     }
 }
 
-/// The number after the last occurrence of `label`.
+/// Returns the number after the last occurrence of `label`.
 fn number_behind(log: &str, label: &str) -> u64 {
     let behind = log.rsplit_once(label).map_or("", |(_, behind)| behind);
     let digits = behind.split_whitespace().next().unwrap_or("");
@@ -181,7 +180,7 @@ fn keep(target: &Target, program: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The committed inputs whose names are `wanted`, as files in a folder below `parent`.
+/// Writes the committed inputs with names that are `wanted` as files in a folder below `parent`.
 fn unpacked(
     target: &Target,
     parent: &Path,
@@ -204,7 +203,7 @@ fn fresh(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     Ok(folder.to_owned())
 }
 
-/// The inputs that the last run kept.
+/// Returns the folder of the inputs that the last run kept.
 fn found(target: &Target) -> PathBuf {
     scratch().join("corpus").join(target.name)
 }
@@ -213,18 +212,18 @@ fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// This package's folder.
+/// Returns this package's folder.
 fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Builds, found inputs and crashes; git ignores it.
+/// Returns the folder of builds, found inputs and crashes, which git ignores.
 fn scratch() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     target.map_or_else(|| home().join("../../target"), PathBuf::from).join("fuzz")
 }
 
-/// Edge counters for libFuzzer, and every check of a debug build.
+/// The flags for edge counters of libFuzzer, and every check of a debug build.
 const FLAGS: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -235,5 +234,5 @@ const FLAGS: &[&str] = &[
     "-Coverflow-checks=on",
 ];
 
-/// Lets libFuzzer trace comparisons.
+/// The flags that let libFuzzer trace comparisons.
 const TRACE_COMPARES: &[&str] = &["-Cllvm-args=-sanitizer-coverage-trace-compares"];

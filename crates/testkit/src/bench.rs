@@ -1,7 +1,5 @@
-//! One core, with nodes that a test answers for by hand.
-//!
-//! Bytes take no time here, and time passes only when a test says so. A test of delayed, lost or
-//! cut bytes needs a world instead.
+//! One core, with nodes whose replies a test writes by hand. Bytes take no time here, and time
+//! passes only when a test advances it. A test of delayed, lost or cut bytes needs a world instead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +18,19 @@ use crate::scripted::{Handshake, Scripted};
 pub struct Bench {
     /// The core, open to every call of a test.
     pub core: Core,
-    /// The present time.
+    /// The current time.
     pub now: ClockReading,
-    /// By node.
+    /// The links, by node.
     links: Vec<LinkId>,
     nodes: Vec<Scripted>,
 }
 
 impl Bench {
-    /// Opens all links, and answers nothing.
+    /// Opens all links without answering any request.
     ///
     /// # Panics
     ///
-    /// If the settings are not valid.
+    /// Panics if the settings are not valid.
     #[must_use]
     pub fn new(settings: Settings, now: ClockReading) -> Self {
         let nodes = vec![Scripted::default(); settings.nodes.len()];
@@ -54,7 +52,7 @@ impl Bench {
         Some(link)
     }
 
-    /// The core's id of a node.
+    /// Returns the core's ID of a node.
     #[must_use]
     pub fn node(&self, node: usize) -> NodeId {
         self.links[node].node()
@@ -71,7 +69,7 @@ impl Bench {
     ///
     /// # Panics
     ///
-    /// If the request is not valid.
+    /// Panics if the request is not valid.
     pub fn lock(&mut self, request: &LockRequest<'_>) -> LockId {
         self.core.acquire(request, self.now).expect("the test's request is valid")
     }
@@ -95,13 +93,13 @@ impl Bench {
         }
     }
 
-    /// The oldest unanswered request.
+    /// Returns the oldest unanswered request.
     pub fn next(&mut self, node: usize) -> Option<Words> {
         self.listen(node);
         self.nodes[node].oldest().cloned()
     }
 
-    /// The kinds of all unanswered requests.
+    /// Returns the kinds of all unanswered requests.
     pub fn waiting(&mut self, node: usize) -> Vec<&'static str> {
         self.listen(node);
         self.nodes[node].kinds()
@@ -114,7 +112,7 @@ impl Bench {
         self.core.receive(self.links[node], answer.as_bytes(), self.now);
     }
 
-    /// The events since the last call.
+    /// Returns the events since the last call.
     pub fn reported(&mut self) -> Vec<Event> {
         self.core.events().filter(|event| !matches!(event, Event::Node(..))).collect()
     }

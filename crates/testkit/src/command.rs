@@ -1,26 +1,25 @@
-//! Classifies requests: what each one is to the protocol, from its arguments alone.
-//!
-//! This is the one table of commands and scripts for all tests. Not here: whether a request may be
-//! sent at that point, and what its reply means.
+//! Classifies requests by their arguments alone, for the protocol. This is the one table of
+//! commands and scripts for all tests. Whether a request may be sent at that point, and the meaning
+//! of its reply, is up to each test.
 
 use redbolt::proto::script::{self, ACQUIRE_PERMIT, Role, Script, VIEW_QUEUE, WRITE_BACK};
 
 /// The key of the restart guard, unless a configuration names another.
 pub const GUARD: &[u8] = b"redbolt:guard";
 
-/// The script with this text.
+/// Returns the script with this text.
 #[must_use]
 pub fn script_of_text(text: &[u8]) -> Option<&'static Script> {
     script::all().find(|script| script.text.as_bytes() == text)
 }
 
-/// The script with this digest, as given to `EVALSHA`.
+/// Returns the script with this digest, as given to `EVALSHA`.
 #[must_use]
 pub fn script_of_digest(digest: &[u8]) -> Option<&'static Script> {
     script::all().find(|script| script.digest.as_bytes() == digest)
 }
 
-/// What a request is to the protocol.
+/// The kind of a request in the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Requests a lock.
@@ -31,43 +30,43 @@ pub enum Kind {
     Check,
     /// Another subcommand of `CLIENT`.
     Client,
-    /// Undoes a lock request by a command of the server's own.
+    /// Undoes a lock request by the server's native command.
     Delete,
     /// Writes a restart guard.
     Enrol,
     /// Extends a lock.
     Extend,
-    /// An operator force-unlocks a resource.
+    /// Force-unlocks a resource, for an operator.
     ForceUnlock,
     /// Reads the value of a key, for an inspection.
     Getrange,
-    /// Asks for sections of `INFO`.
+    /// Reads sections of `INFO`.
     Info,
-    /// Kills a dead connection of our own.
+    /// Kills a dead connection of the same client.
     Kill,
     /// Kills all other connections.
     KillOthers,
-    /// Leaves the queue of those who wait.
+    /// Leaves the queue.
     Leave,
-    /// Asks who waits in the queue, for an inspection.
+    /// Reads the queue, for an inspection.
     Queue,
     /// Reads the restart guard's value.
     Look,
     /// Requests a permit in one slot.
     Move,
-    /// A script command without a script: tests whether scripts could be called.
+    /// Calls a script command without a script: tests whether scripts could be called.
     ProbeCall,
-    /// A write that has no effect: tests whether writes would succeed.
+    /// Writes without effect: tests whether writes would succeed.
     ProbeWrite,
     /// Reads the TTL of a key.
     Pttl,
     /// Selects the database.
     Select,
-    /// Asks who shares a resource, for an inspection.
+    /// Reads the readers of a resource, for an inspection.
     Sharers,
     /// Subscribes to a channel of another library.
     Hear,
-    /// Ends that.
+    /// Unsubscribes from such a channel.
     NoLongerHear,
     /// Subscribes to invalidation messages.
     Subscribe,
@@ -77,7 +76,7 @@ pub enum Kind {
     Type,
     /// Undoes a lock request.
     Undo,
-    /// No request of the library.
+    /// Not a request of the library.
     Unknown,
     /// Turns tracking off.
     Untrack,
@@ -101,13 +100,13 @@ impl Kind {
         }
     }
 
-    /// Its name in tests.
+    /// Returns its name in tests.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.names().0
     }
 
-    /// Its name, and its name where a script is called by digest.
+    /// Returns its name, and its name if a script is called by digest.
     fn names(self) -> (&'static str, &'static str) {
         let one = |name| (name, name);
         match self {
@@ -151,7 +150,7 @@ pub struct Command<'w> {
     pub kind: Kind,
     /// The script that it calls, if any.
     pub script: Option<&'static Script>,
-    /// Whether it calls the script by digest.
+    /// True if it calls the script by digest.
     pub by_digest: bool,
     /// The token of its lock; empty if there is none.
     pub token: &'w [u8],
@@ -197,8 +196,8 @@ impl<'w> Command<'w> {
         Self { kind, script: None, by_digest: false, token, number }
     }
 
-    /// The text or the digest is followed by the number of keys, the keys, and for a lock's script
-    /// the token.
+    /// Classifies a script call. The text or the digest is followed by the number of keys, the
+    /// keys, and for a lock's script the token.
     fn call<W: AsRef<[u8]>>(
         script: Option<&'static Script>,
         by_digest: bool,
@@ -221,7 +220,7 @@ impl<'w> Command<'w> {
         Self { kind, script, by_digest, token, number }
     }
 
-    /// Its name in tests, which says how it calls its script.
+    /// Returns its name in tests, which shows how it calls its script.
     #[must_use]
     pub fn name(&self) -> &'static str {
         let (by_text, by_digest) = self.kind.names();
@@ -239,7 +238,7 @@ fn of_client(what: &[u8], how: &[u8]) -> Kind {
     }
 }
 
-/// A decimal number of any length.
+/// Parses a decimal number of any length.
 #[must_use]
 pub fn number(digits: &[u8]) -> u64 {
     digits.iter().fold(0, |number: u64, digit| {

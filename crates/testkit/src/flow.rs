@@ -30,13 +30,13 @@ impl Stream {
         }
     }
 
-    /// When the oldest bytes arrive.
+    /// Returns the time at which the oldest bytes arrive.
     #[must_use]
     pub fn next_at(&self) -> Option<u64> {
         self.0.front().map(|&(at, _)| at)
     }
 
-    /// Whether no bytes are in flight.
+    /// Returns true if no bytes are in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -51,9 +51,9 @@ impl Stream {
 /// The bytes in flight in both directions, and the request of which only a part has arrived.
 #[derive(Debug, Default)]
 pub struct Flow {
-    /// To the server.
+    /// The bytes to the server.
     pub up: Stream,
-    /// To the client.
+    /// The bytes to the client.
     pub down: Stream,
     requests: Requests,
 }

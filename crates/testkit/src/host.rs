@@ -1,8 +1,8 @@
 //! Drives a core: carries out its outputs and delivers its inputs, as a driver does.
 //!
-//! Only what all drivers have in common is here. When it happens, where bytes go and how late they
-//! arrive differs between worlds. The hot loop of the simulator and the drivers with random
-//! behaviour (`tests/core/random`, `fuzz`) call the core directly.
+//! This is the common part of all drivers. When it happens, where bytes go and how late they arrive
+//! differs between worlds. The hot loop of the simulator and the drivers with random behaviour
+//! (`tests/core/random`, `fuzz`) call the core directly.
 
 use std::iter::from_fn;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use redbolt::proto::{
 
 /// A driver for a core in memory.
 pub trait Host {
-    /// The core's operations on links, oldest first.
+    /// Returns the core's operations on links, oldest first.
     fn link_ops(&mut self) -> impl Iterator<Item = LinkOp>;
 
-    /// The core's events.
+    /// Returns the core's events.
     fn events(&mut self) -> impl Iterator<Item = Event>;
 
-    /// Passes the bytes to write, if any, to the socket, which returns how many it accepts. Returns
-    /// that number.
+    /// Passes the bytes to write, if any, to the socket, which returns the number that it accepts.
+    /// Returns that number.
     fn write(&mut self, link: LinkId, socket: impl FnOnce(&[u8]) -> usize) -> usize;
 
     /// Takes at most this many of the bytes to write.
@@ -33,8 +33,8 @@ pub trait Host {
         bytes
     }
 
-    /// Lets the socket fill the buffer with what has arrived; it returns how much that is. Returns
-    /// that number.
+    /// Lets the socket fill the buffer with what has arrived; it returns the number of bytes.
+    /// Returns that number.
     fn read(
         &mut self,
         link: LinkId,
@@ -49,7 +49,7 @@ pub trait Host {
     ///
     /// # Panics
     ///
-    /// If a timer is then due in the past: a real driver would spin.
+    /// Panics if a timer is then due in the past: a real driver would spin.
     fn fire(&mut self, now: ClockReading);
 }
 
@@ -104,14 +104,15 @@ impl Host for Core {
     }
 }
 
-/// Copies as many of these bytes as there is room for; returns how many.
+/// Copies as many of these bytes as there is room for, and returns their number.
 pub fn fill(space: &mut [u8], bytes: &[u8]) -> usize {
     let taken = bytes.len().min(space.len());
     space[..taken].copy_from_slice(&bytes[..taken]);
     taken
 }
 
-/// The command links of this many nodes. A core assigns link ids itself, so this asks a new one.
+/// Returns the command links of this many nodes. A core assigns link IDs itself, so this creates
+/// one.
 #[must_use]
 pub fn command_links(nodes: usize) -> Vec<LinkId> {
     let settings = Settings::new(vec![NodeSettings::default(); nodes]);

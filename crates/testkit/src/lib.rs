@@ -1,14 +1,11 @@
-//! The parts that all tests of a core share: driving a core, bytes in flight, reading and classifying its requests,
-//! nodes that answer, and random numbers from a seed. A change of the protocol edits this crate
-//! only.
+//! The common parts of all tests of a core: driving a core, bytes in flight, parsing and
+//! classifying its requests, nodes that answer, and random numbers from a seed. A change of the
+//! protocol edits only this crate.
 //!
-//! Apart from the library because it is a user of it, and apart from the tests because copies would
-//! drift. It parses requests without the library's decoder and classifies them by the protocol's
-//! words alone, so that the library is not checked against itself.
-//!
-//! Not here: what must hold, which is each test's own; worlds with connections and faults
-//! (`tests/core/world`, `crates/sim`); the states of the models and the ledger of the fuzzer, which
-//! prove something only if they are independent of this crate.
+//! It is a user of the library, like the tests, which would drift apart with copies of it. It
+//! parses requests without the library's decoder and classifies them by the protocol's words alone,
+//! so that the library is not checked against itself. The states of the models and the ledger of
+//! the fuzzer do not use this crate, because they prove something only if they are independent.
 
 #![deny(unsafe_code)]
 

@@ -1,12 +1,12 @@
-//! What the manual tells operators, for tests that do as it says, and pages of it that programs write.
-//!
-//! Not here: whether its links and names are right, see `tests/house`.
+//! The instructions of the manual for operators, for tests that follow them, and pages of it that
+//! programs write. Its links and names are checked by `tests/house`.
 
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The rules of the ACL in the manual, without the key patterns of locks, for a server that knows these commands.
+/// Returns the rules of the ACL in the manual, without the key patterns of locks, for a server that
+/// has these commands.
 pub fn acl_rules(knows: impl Fn(&str) -> bool) -> Vec<String> {
     let text = include_str!("../../../docs/use/operations.md");
     let (_, rest) = text.split_once("```text\n~redbolt:guard").expect("the manual lists them");
@@ -18,7 +18,7 @@ pub fn acl_rules(knows: impl Fn(&str) -> bool) -> Vec<String> {
     all.map(str::to_owned).chain(native).collect()
 }
 
-/// Prints a page that a program has made and writes it to the file, if there is one: its outcome.
+/// Prints a page of a program, writes it to the file, if there is one, and returns the outcome.
 pub fn publish(program: &str, page: &str, file: Option<&Path>, has_failed: bool) -> ExitCode {
     println!("\n{page}");
     let written = file.map_or(Ok(()), |file| fs::write(file, page));
@@ -31,5 +31,5 @@ pub fn publish(program: &str, page: &str, file: Option<&Path>, has_failed: bool)
     }
 }
 
-/// The servers' own commands for a release, the one that redbolt prefers first.
+/// The servers' native commands for a release, the one that redbolt prefers first.
 pub const NATIVE: [&str; 2] = ["delifeq", "delex"];

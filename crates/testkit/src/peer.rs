@@ -1,8 +1,7 @@
 //! The other end of a connection: a model node that runs the requests it receives.
 //!
 //! It follows changes of the protocol by itself, so no list of replies has to be kept in step. It
-//! does not use the library's core, so the library's own unit tests can use it as well. Not here:
-//! how the bytes get there.
+//! does not use the library's core, so the library's own unit tests can use it as well.
 
 use redbolt_node::model::{ClockReading, ConnId, Store};
 
@@ -17,7 +16,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A new node, with a run id made from its number.
+    /// Creates a node, with a run ID made from its number.
     #[must_use]
     pub fn new(number: usize, now: ClockReading) -> Self {
         let mut store = Store::new(&format!("{number:040}"), now);
@@ -25,11 +24,11 @@ impl Peer {
         Self { store, conn, asked: Requests::default(), replies: Vec::new() }
     }
 
-    /// Another client locks a resource for a day.
+    /// Lets another client lock a resource for a day.
     ///
     /// # Panics
     ///
-    /// If the resource is locked already.
+    /// Panics if the resource is locked already.
     pub fn is_held_by_others(&mut self, resource: &[u8], now: ClockReading) {
         let conn = self.store.connect();
         self.replies.clear();
@@ -38,7 +37,7 @@ impl Peer {
         assert_eq!(self.replies, b"+OK\r\n");
     }
 
-    /// From now on it has these commands beside those of Redis 7.0, as [`Store::offer`] says.
+    /// Sets the commands that it has in addition to those of Redis 7.0, like [`Store::offer`].
     pub fn offer(&mut self, commands: &[&'static str]) {
         self.store.offer(commands);
     }

@@ -1,26 +1,25 @@
-//! Random numbers from a seed, the same on every machine.
-//!
-//! A world's draws must not depend on how much its cores draw: give each a stream of its own.
+//! Random numbers from a seed, the same on every machine. A world's draws must not depend on how
+//! much its cores draw: give each a separate stream.
 
-/// SplitMix64: small, fast, and good for any seed, also for small ones.
+/// SplitMix64: small, fast, and good for any seed, even for small ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of a seed.
+    /// Returns the stream of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The stream of one part of the world. Leaving a part out of a schedule then does not change
-    /// what the others draw.
+    /// Returns the stream of one part of the world. Leaving a part out of a schedule then does not
+    /// change what the others draw.
     #[must_use]
     pub fn of(seed: u64, part: u64) -> Self {
         Self(mix(seed ^ mix(part.wrapping_add(GOLDEN))))
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a stream without an end is no iterator")]
     pub fn next(&mut self) -> u64 {
@@ -28,30 +27,30 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number from zero up to, but not including, `bound`; zero if that is zero.
+    /// Returns a number from zero up to, but not including, `bound`; zero if that is zero.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number between both ends, inclusive.
+    /// Returns a number between both ends, inclusive.
     #[inline]
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// True in this many of a thousand cases.
+    /// Returns true in this many of a thousand cases.
     #[inline]
     pub fn chance(&mut self, per_mille: u64) -> bool {
         per_mille > 0 && self.below(1000) < per_mille
     }
 
-    /// One of these values.
+    /// Returns one of these values.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// The entropy of a core, in tests that need nothing else of it.
+    /// Returns the entropy of a core, in tests that need no other random numbers.
     pub fn entropy(mut self) -> impl FnMut(&mut [u8]) + Send + 'static {
         move |bytes| {
             let (words, rest) = bytes.as_chunks_mut::<8>();
@@ -82,7 +81,7 @@ mod tests {
 
     /// Plans are drawn from recorded seeds, so a seed must give the same numbers for ever.
     #[test]
-    fn a_seed_means_the_same_for_ever() {
+    fn a_seed_gives_the_same_numbers_for_ever() {
         // The first numbers of SplitMix64 for this seed, as published by its authors.
         let mut random = Random::new(1_234_567);
         let first = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973];

@@ -2,8 +2,8 @@
 //! the library must not check another.
 //!
 //! The parser is strict: an array of bulk strings in its one canonical form, because the core
-//! writes nothing else. The embedded node has to accept any client's bytes, and so has a parser of
-//! its own (`crates/node`).
+//! writes nothing else. The embedded node has to accept any client's bytes, and so has a separate
+//! parser (`crates/node`).
 
 /// The arguments of a request, owned.
 pub type Words = Vec<Vec<u8>>;
@@ -20,7 +20,7 @@ pub enum Request {
     },
     /// More bytes are needed.
     Incomplete,
-    /// The bytes are no request, or one with more arguments than there is room for.
+    /// The bytes are not a request, or one with more arguments than there is room for.
     Malformed,
 }
 
@@ -60,7 +60,7 @@ fn unfinished(bytes: &[u8], kind: u8) -> Request {
     }
 }
 
-/// The number of a header, without leading zeros. Advances `at` behind the header.
+/// Returns the number of a header, without leading zeros. Advances `at` behind the header.
 #[inline]
 fn header(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
     if *bytes.first()? != kind {
@@ -78,11 +78,11 @@ fn header(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
     (place > 1 && bytes.get(place..place + 2)? == b"\r\n").then_some(number)
 }
 
-/// The request at the front of some bytes, and its length; `None` if it is incomplete.
+/// Returns the request at the front of some bytes, and its length; `None` if it is incomplete.
 ///
 /// # Panics
 ///
-/// If the bytes are no request.
+/// Panics if the bytes are not a request.
 #[must_use]
 pub fn first(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     let mut words = Vec::new();
@@ -107,7 +107,7 @@ impl Requests {
     ///
     /// # Panics
     ///
-    /// If the bytes are no request.
+    /// Panics if the bytes are not a request.
     pub fn each(&mut self, mut run: impl FnMut(&[&[u8]])) {
         let mut at = 0;
         while let Some((words, length)) = first(&self.0[at..]) {
@@ -117,7 +117,7 @@ impl Requests {
         self.0.drain(..at);
     }
 
-    /// As [`each`](Self::each), with owned requests.
+    /// Takes them like [`each`](Self::each), as owned requests.
     pub fn complete(&mut self) -> Vec<Words> {
         let mut found = Vec::new();
         self.each(|words| found.push(words.iter().map(|word| word.to_vec()).collect()));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_found_however_their_bytes_come() {
+    fn requests_are_found_for_any_split_of_their_bytes() {
         let bytes = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n";
         for cut in 0..bytes.len() {
             let mut requests = Requests::default();

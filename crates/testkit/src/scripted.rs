@@ -15,20 +15,20 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Takes all written bytes; returns how many there were.
+    /// Takes all written bytes and returns their number.
     pub fn receive(&mut self, bytes: &[u8]) -> usize {
         self.requests.receive(bytes);
         self.asked.extend(self.requests.complete());
         bytes.len()
     }
 
-    /// The oldest unanswered request.
+    /// Returns the oldest unanswered request.
     #[must_use]
     pub fn oldest(&self) -> Option<&Words> {
         self.asked.front()
     }
 
-    /// The kinds of all unanswered requests, no matter how they call their scripts.
+    /// Returns the kinds of all unanswered requests, without regard to how they call their scripts.
     #[must_use]
     pub fn kinds(&self) -> Vec<&'static str> {
         self.asked.iter().map(|words| Command::new(words).kind.name()).collect()
@@ -38,7 +38,7 @@ impl Scripted {
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// Panics if there is none.
     pub fn answered(&mut self) -> Words {
         self.asked.pop_front().expect("a request to answer")
     }
@@ -47,11 +47,11 @@ impl Scripted {
 /// A node's answers to a handshake.
 #[derive(Clone, Debug)]
 pub struct Handshake {
-    /// The run id of the server's process: 40 characters.
+    /// The run ID of the server's process: 40 characters.
     pub run_id: String,
-    /// The `master_replid` of the server, if it tells one: 40 characters.
+    /// The `master_replid` of the server, if it reports one: 40 characters.
     pub replication_id: Option<String>,
-    /// The connection's id, as `CLIENT ID` returns it.
+    /// The connection's ID, as `CLIENT ID` returns it.
     pub client_id: u64,
     /// The restart guard's value.
     pub restart_guard: Option<Vec<u8>>,
@@ -60,17 +60,17 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// The TTL of a restart guard whose quarantine is over.
+    /// The TTL of a restart guard whose quarantine has ended.
     pub const VOTES: i64 = BIG_MS as i64;
 
-    /// A node that votes, without a restart guard.
+    /// Returns the handshake of a node that votes, without a restart guard.
     #[must_use]
     pub fn unguarded(run_id: String) -> Self {
         Self { run_id, replication_id: None, client_id: 7, restart_guard: None, pttl: -2 }
     }
 
-    /// The reply of a master without eviction to a handshake's request; `None` to any other
-    /// request.
+    /// Returns the reply of a master without eviction to a handshake's request; `None` for any
+    /// other request.
     #[must_use]
     pub fn answer<W: AsRef<[u8]>>(&self, words: &[W]) -> Option<String> {
         let word = |at: usize| words.get(at).map_or(&[][..], AsRef::as_ref);
@@ -102,7 +102,7 @@ impl Handshake {
     }
 }
 
-/// A bulk string.
+/// Returns a bulk string.
 #[must_use]
 pub fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())

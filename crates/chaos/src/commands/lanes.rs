@@ -1,4 +1,5 @@
-//! What all runs of commands have in common: lanes, a call until its end, and what is left at the end.
+//! The common parts of all runs of commands: lanes, the wait for a call's end, and the check for
+//! remains.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -16,7 +17,8 @@ use super::processes::{in_folder, send};
 use crate::nodes::{self, LIMIT};
 use crate::stage::Failure;
 
-/// Runs so many lanes side by side, each with random numbers of its own, and returns their results in order.
+/// Runs `lanes` lanes in parallel, each with its own random numbers, and returns their results in
+/// order.
 pub(super) fn run<T: Send>(
     lanes: usize,
     seed: u64,
@@ -35,7 +37,7 @@ pub(super) fn run<T: Send>(
     })
 }
 
-/// A folder with the script of a section, for commands under locks on these nodes.
+/// Creates a folder with the script of a section, for commands under locks on these nodes.
 pub(super) fn home_for(servers: &[Server], max_ttl: Duration) -> Result<TempDir, Failure> {
     nodes::init(&nodes::part(addresses(servers), max_ttl, true, "operator"))?;
     let home = TempDir::new()?;
@@ -43,7 +45,7 @@ pub(super) fn home_for(servers: &[Server], max_ttl: Duration) -> Result<TempDir,
     Ok(home)
 }
 
-/// The program for these nodes, in this folder. Nobody hears what it says.
+/// Returns a call of the program for these nodes, in this folder. Its output is discarded.
 pub(super) fn command(
     program: &Path,
     servers: &[Server],
@@ -83,18 +85,19 @@ pub(super) fn end(
     Ok(status?.ok_or("a call that has ended has a status")?)
 }
 
-/// The exit status, or minus the signal.
+/// Returns the exit status, or minus the signal.
 pub(super) fn end_of(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(i32::MIN)
 }
 
-/// How many sections have begun in this folder.
+/// Returns the number of sections that have begun in this folder.
 pub(super) fn sections(home: &Path) -> Result<usize, Failure> {
     let files = fs::read_dir(home)?.flatten();
     Ok(files.filter(|file| file.file_name().to_string_lossy().starts_with("ready-")).count())
 }
 
-/// How many processes are left in this folder once they have had time to end. They are killed.
+/// Returns the number of processes that are left in this folder once they have had time to end.
+/// They are killed.
 pub(super) fn left_behind(home: &Path) -> usize {
     let Ok(folder) = home.canonicalize() else { return 0 };
     if until("all processes end", LIMIT, || in_folder(&folder).is_empty()).is_ok() {
@@ -105,10 +108,10 @@ pub(super) fn left_behind(home: &Path) -> usize {
     left.len()
 }
 
-/// Others may hold the lock before, each for some seconds.
+/// The maximum duration of a call. Others may hold the lock before, each for some seconds.
 const LONGEST_CALL: Duration = Duration::from_secs(120);
 
-/// The most overlaps that a report shows.
+/// The maximum number of overlaps that a report shows.
 pub(super) const SHOWN: usize = 10;
 
 const SECTION: &str = include_str!("section.sh");

@@ -1,9 +1,10 @@
 //! `redbolt lock` over and over, while its processes, the command and the command's children are
 //! killed, stopped and terminated.
 //!
-//! As long as one of redbolt's two processes runs, no section may overlap with another command or
-//! anything that it has started. In the control both are stopped and killed at once, and the same
-//! check has to find overlaps. The kernel detects overlaps ([`section.sh`](self)), not a clock.
+//! As long as one of the two redbolt processes runs, no section may overlap with another command or
+//! any process that it has started. In the control both are stopped and killed at once, and the
+//! same check has to find overlaps. The kernel detects overlaps ([`section.sh`](self)), not a
+//! clock.
 
 mod lanes;
 mod processes;
@@ -37,9 +38,10 @@ pub struct Commands {
     pub redbolt: PathBuf,
     /// The duration.
     pub lasts: Duration,
-    /// How many callers compete for the lock.
+    /// The number of callers that compete for the lock.
     pub lanes: usize,
-    /// Stop and kill both processes of redbolt at once: the run has to find commands that go on.
+    /// True: stops and kills both processes of redbolt at once, and the run has to find commands
+    /// that continue.
     pub both: bool,
 }
 
@@ -48,19 +50,21 @@ pub struct Commands {
 pub struct CommandsResult {
     /// Calls of `redbolt lock`.
     pub calls: usize,
-    /// How often a command held the lock.
+    /// The number of times that a command held the lock.
     pub sections: usize,
-    /// How often each fault was injected.
+    /// The number of times that each fault was injected.
     pub strikes: BTreeMap<&'static str, usize>,
-    /// How `redbolt` ended: its exit status, or minus the signal; and how often.
+    /// The ends of `redbolt`, as exit status or minus the signal, and how often each occurred.
     pub ends: BTreeMap<i32, usize>,
     /// Overlapping sections.
     pub overlaps: Vec<String>,
-    /// Overlaps right after a stall: those of redbolt's processes that had to act may not have run in time.
+    /// Overlaps right after a stall: the redbolt processes that had to act may not have run
+    /// in time.
     pub excused: Vec<String>,
-    /// The longest time for which a thread that was ready to run on a certain processor did not.
+    /// The longest time for which a thread that was ready to run on a certain processor did not
+    /// run.
     pub longest_stall: Duration,
-    /// Processes that were left at the end.
+    /// The number of processes that were left at the end.
     pub left_behind: usize,
     /// The duration of the run.
     pub took: Duration,
@@ -68,7 +72,7 @@ pub struct CommandsResult {
 }
 
 impl CommandsResult {
-    /// Whether no sections overlapped; in the control, whether the check found that some did.
+    /// Returns true if no sections overlapped; in the control, if the check found that some did.
     #[must_use]
     pub fn holds(&self) -> bool {
         let alone = self.overlaps.is_empty() && self.left_behind == 0;
@@ -117,7 +121,7 @@ impl Commands {
     ///
     /// # Errors
     ///
-    /// A server, a process or a file failed, or something did not happen in time.
+    /// Fails if a server, a process or a file failed, or an expected event did not happen in time.
     pub fn run(&self, stage: &Stage) -> Result<CommandsResult, Failure> {
         let start = Instant::now();
         let scene = Scene::new(self)?;
@@ -127,7 +131,7 @@ impl Commands {
         for lane in lanes::run(self.lanes, stage.seed, |_, rng| scene.lane(rng, until))? {
             result.add(lane);
         }
-        // The last calls end later than the time is over.
+        // The last calls end later than the run time.
         let stalls = watch.end()?;
         let home = scene.home.path();
         result.left_behind = lanes::left_behind(home);
@@ -157,7 +161,7 @@ impl<'a> Scene<'a> {
         Ok(Self { of, servers, home, numbers: AtomicUsize::new(0), stories: Mutex::default() })
     }
 
-    /// Runs one call after another, until the time is over.
+    /// Makes one call after another, until the time has passed.
     fn lane(&self, mut rng: Rng, until: Instant) -> Result<CommandsResult, Failure> {
         let mut result = CommandsResult::default();
         while Instant::now() < until {
@@ -197,7 +201,7 @@ impl<'a> Scene<'a> {
         command
     }
 
-    /// The report of a section that overlapped, with the faults of both calls.
+    /// Returns the report of a section that overlapped, with the faults of both calls.
     fn told(&self, line: &str) -> String {
         let stories = self.stories.lock().unwrap_or_else(PoisonError::into_inner);
         let numbers = line.split(' ').skip(1).filter_map(|word| word.parse().ok());

@@ -5,19 +5,19 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The inner process of a `redbolt lock`, if it exists.
+/// Returns the inner process of a `redbolt lock`, if it exists.
 pub(super) fn inner_of(outer: i32) -> Option<i32> {
     all().find(|&pid| parent_of(pid) == Some(outer) && is_inner(pid))
 }
 
-/// The processes whose working directory this is.
+/// Returns the processes with this working directory.
 pub(super) fn in_folder(folder: &Path) -> Vec<i32> {
     let is_there =
         |pid: &i32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|at| at == folder);
     all().filter(|pid| is_there(pid) && lives(*pid)).collect()
 }
 
-/// Whether the process exists and is no zombie.
+/// Returns true if the process exists and is not a zombie.
 pub(super) fn lives(pid: i32) -> bool {
     fields(pid).is_some_and(|fields| !fields.starts_with(['Z', 'X']))
 }
@@ -43,7 +43,7 @@ fn is_inner(pid: i32) -> bool {
     line.split(|&byte| byte == 0).nth(1) == Some(b"__inner")
 }
 
-/// The fields after the name: the state, the parent, and more.
+/// Returns the fields after the name: the state, the parent, and more.
 fn fields(pid: i32) -> Option<String> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);

@@ -1,8 +1,9 @@
-//! `redbolt lock`, `lead` and `acquire` over and over, while every signal that exists is sent to their processes, to their group and to
-//! all that they have started.
+//! `redbolt lock`, `lead` and `acquire` over and over, while every signal is sent to their
+//! processes, to their group and to all processes that they have started.
 //!
-//! SIGKILL and SIGSTOP go to one of redbolt's two processes only. Then no section may overlap with another one, and no lock may be left
-//! behind by an `acquire` that has failed. In the control both processes are killed, and the same check has to find overlaps.
+//! SIGKILL and SIGSTOP go to only one of the two redbolt processes. Then no section may overlap with
+//! another one, and no failed `acquire` may leave a lock behind. In the control both processes are
+//! killed, and the same check has to find overlaps.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,30 +32,31 @@ pub struct SignalStorm {
     pub redbolt: PathBuf,
     /// The duration.
     pub lasts: Duration,
-    /// How many callers compete for the lock.
+    /// The number of callers that compete for the lock.
     pub lanes: usize,
-    /// Kill both processes of redbolt at once: the run has to find commands that go on.
+    /// True: kills both processes of redbolt at once, and the run has to find commands that
+    /// continue.
     pub both: bool,
 }
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct SignalStormResult {
-    /// Calls of each subcommand.
+    /// The number of calls of each subcommand.
     pub calls: BTreeMap<&'static str, usize>,
-    /// How often a command held the lock.
+    /// The number of times that a command held the lock.
     pub sections: usize,
-    /// How often each signal was sent, by its number.
+    /// The number of times that each signal was sent, by its number.
     pub sent: BTreeMap<i32, usize>,
-    /// How `redbolt` ended: its exit status, or minus the signal; and how often.
+    /// The ends of `redbolt`, as exit status or minus the signal, and how often each occurred.
     pub ends: BTreeMap<i32, usize>,
     /// Overlapping sections.
     pub overlaps: Vec<String>,
     /// Overlaps right after a stall of the machine.
     pub excused: Vec<String>,
-    /// Locks that were taken after an `acquire` that failed, or a release that succeeded.
+    /// Locks that were taken after a failed `acquire`, or after a successful release.
     pub locks_left: Vec<String>,
-    /// Processes that were left at the end.
+    /// The number of processes that were left at the end.
     pub left_behind: usize,
     /// The duration of the run.
     pub took: Duration,
@@ -62,7 +64,8 @@ pub struct SignalStormResult {
 }
 
 impl SignalStormResult {
-    /// Whether no sections overlapped and no lock was left behind; in the control, whether the check found overlaps.
+    /// Returns true if no sections overlapped and no lock was left behind; in the control, if the
+    /// check found overlaps.
     #[must_use]
     pub fn holds(&self) -> bool {
         let is_lively = self.sections > 0 && !self.sent.is_empty();
@@ -112,7 +115,7 @@ impl SignalStorm {
     ///
     /// # Errors
     ///
-    /// A server, a process or a file failed, or something did not happen in time.
+    /// Fails if a server, a process or a file failed, or an expected event did not happen in time.
     pub fn run(&self, stage: &Stage) -> Result<SignalStormResult, Failure> {
         let start = Instant::now();
         let scene = Scene::new(self)?;
@@ -148,7 +151,7 @@ impl<'a> Scene<'a> {
         Ok(Self { of, servers, home, numbers: AtomicUsize::new(0) })
     }
 
-    /// Makes one call after another, until the time ends.
+    /// Makes one call after another, until the time has passed.
     fn lane(
         &self,
         lane: usize,
@@ -166,7 +169,7 @@ impl<'a> Scene<'a> {
         Ok(result)
     }
 
-    /// A command under a lock that all lanes compete for.
+    /// Runs a command under a lock for which all lanes compete.
     fn hold(
         &self,
         word: &'static str,
@@ -187,7 +190,7 @@ impl<'a> Scene<'a> {
         self.call(word, &words, bolts, result).map(drop)
     }
 
-    /// Takes and releases a lock of this lane alone, and looks for one that is left behind.
+    /// Takes and releases a lock of this lane only, and checks that none is left behind.
     fn take(
         &self,
         lane: usize,
@@ -240,7 +243,8 @@ impl<'a> Scene<'a> {
 #[derive(Debug, Default)]
 struct Bolts {
     planned: Vec<(Instant, Target, Signal)>,
-    /// The control: when the command holds the lock, both processes are killed after this time.
+    /// The control: the file that shows that the command holds the lock, and the time after which
+    /// both processes are killed.
     both: Option<(PathBuf, Duration)>,
 }
 
@@ -248,7 +252,7 @@ struct Bolts {
 enum Target {
     Outer,
     Inner,
-    /// Each of the two by itself.
+    /// Each of the two, separately.
     Pair,
     Group,
     /// All processes of all calls, with their commands.
@@ -256,7 +260,8 @@ enum Target {
 }
 
 impl Bolts {
-    /// For `redbolt lock`. A call with SIGKILL or SIGSTOP has no other signals that stop a process, so that one of the two runs.
+    /// Plans signals for `redbolt lock`. A call with SIGKILL or SIGSTOP has no other signals that
+    /// stop a process, so that one of the two runs.
     fn of_a_pair(rng: &mut Rng) -> Self {
         let mut bolts = Self::default();
         if rng.u8(0..3) == 0 {
@@ -278,7 +283,7 @@ impl Bolts {
         bolts
     }
 
-    /// For a call of one process.
+    /// Plans signals for a call of one process.
     fn of_one(rng: &mut Rng) -> Self {
         let mut bolts = Self::default();
         for _ in 0..rng.usize(0..6) {
@@ -299,7 +304,7 @@ impl Bolts {
         self.planned.push((at, target, signal));
     }
 
-    /// Plans a stop, and its end: within the lease, or past it.
+    /// Plans a stop, and its end: within the lease, or after it.
     fn stop(&mut self, rng: &mut Rng, target: Target, signal: Signal) {
         let at = Instant::now() + Duration::from_millis(rng.u64(0..1200));
         let end = at + Duration::from_millis(rng.u64(1..5000));
@@ -339,7 +344,7 @@ fn target(rng: &mut Rng) -> Target {
     [Target::Outer, Target::Inner, Target::Pair, Target::Group][rng.usize(..4)]
 }
 
-/// Every signal that a program can block. 32 and 33 belong to the C library.
+/// Returns every signal that a program can block. 32 and 33 belong to the C library.
 fn blockable() -> impl Iterator<Item = Signal> {
     let is_apart = |signal: &Signal| [Signal::KILL, Signal::STOP].contains(signal);
     (1..=64).filter_map(Signal::from_raw).filter(move |signal| !is_apart(signal))
@@ -350,18 +355,19 @@ fn any_signal(rng: &mut Rng) -> Signal {
     signals[rng.usize(..signals.len())]
 }
 
-/// The signals that a section handles or ignores, as their numbers: a shell that dies of one leaves its children.
+/// Returns the numbers of the signals that a section handles or ignores: a shell that dies of one
+/// leaves its children running.
 fn handled() -> String {
     let is_apart = |signal: &Signal| [Signal::CHILD, Signal::CONT].contains(signal);
     let handled = blockable().filter(|signal| !is_apart(signal) && !STOPS.contains(signal));
     handled.map(|signal| signal.as_raw().to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// Signals that stop a program, unless it handles them.
+/// The signals that stop a program, unless it handles them.
 const STOPS: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
-/// Leaders need as much.
+/// The `max_ttl` that leaders need.
 const MAX_TTL: Duration = Duration::from_secs(11);
 
-/// Far longer than a release takes on a busy machine, and far shorter than a lease.
+/// A time far longer than a release takes on a busy machine, and far shorter than a lease.
 const SOON: Duration = Duration::from_millis(1500);

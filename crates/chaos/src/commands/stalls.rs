@@ -1,9 +1,9 @@
-//! Moments at which the machine itself stalled: a process that was ready to run did not. If it is one of redbolt's, or
-//! one that redbolt has killed, exclusion is not promised.
+//! Moments at which the machine itself stalled: a process that was ready to run did not. If it is
+//! one of redbolt's, or one that redbolt has killed, exclusion is not promised.
 //!
-//! Each processor has a queue of its own, and on a busy machine one of them can stall for seconds beside another that
-//! does not. A thread that may move to the other sees nothing of that, and a process that waits to die is stuck all the
-//! same; so each processor is watched.
+//! Each processor has its own queue, and on a busy machine one of them can stall for seconds while
+//! another does not. A thread that may move to the other does not notice this, but a process that
+//! waits to die is stuck all the same; so each processor is watched.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +16,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::clock::{Moment, now};
 use crate::stage::Failure;
 
-/// The stalls of the machine, from and to, as threads notice them that only sleep.
+/// The stalls of the machine, from and to, as sleeping threads notice them.
 #[derive(Default)]
 pub(super) struct Stalls(Vec<(Moment, Moment)>);
 
-/// A watch of all processors. It ends when this is dropped.
+/// A watch of all processors, until it is dropped.
 pub(super) struct Watch {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Result<Stalls, Errno>>>,
@@ -76,7 +76,8 @@ impl Stalls {
         self.0.iter().map(|&(from, to)| to.since(from)).max().unwrap_or_default()
     }
 
-    /// Whether an overlap noted by a section, at its time since boot, came right after a stall.
+    /// Returns true if an overlap noted by a section, at its time since boot, came right after a
+    /// stall.
     pub(super) fn excuse(&self, line: &str) -> bool {
         let seconds = line.split(':').next().and_then(|seconds| seconds.parse().ok());
         let Some(at) = seconds.map(Duration::from_secs_f64) else { return false };
@@ -86,17 +87,18 @@ impl Stalls {
     }
 }
 
-/// For how long the watch sleeps at a time.
+/// The time for which the watch sleeps at a time.
 const TICK: Duration = Duration::from_millis(2);
 
 /// The part of these leases that redbolt leaves unused: a process that is later than this can be
 /// too late.
 const UNUSED: Duration = Duration::from_millis(250);
 
-/// One that is late may have waited for others, each of them late: redbolt, what it kills, and the kernel's work for it.
+/// The number of processes that may each have delayed the next: redbolt, the process that it kills,
+/// and the kernel's work for it.
 const IN_A_ROW: u32 = 3;
 
-/// An overlap this soon after a stall may be its consequence.
+/// The time after a stall within which an overlap may be its consequence.
 const BEHIND: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

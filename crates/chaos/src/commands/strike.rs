@@ -11,17 +11,17 @@ use rustix::process::Signal;
 
 use super::processes::{inner_of, lives, send};
 
-/// Faults to come, and stops to end.
+/// The faults that are planned, and the stops that have to end.
 pub(super) struct Strikes {
     outer: i32,
     ready: PathBuf,
-    /// To be injected this long after the command holds the lock.
+    /// The faults to inject this long after the command holds the lock.
     inside: Vec<(Duration, Target, Blow)>,
-    /// To be injected at this time.
+    /// The faults to inject at this time.
     planned: Vec<(Instant, Target, Blow)>,
     stopped: Vec<(Instant, i32)>,
     began: Instant,
-    /// The faults so far, and when.
+    /// The faults so far, with their times.
     story: String,
 }
 
@@ -42,7 +42,7 @@ enum Blow {
 }
 
 impl Strikes {
-    /// Plans some faults at random, or none. One of redbolt's two processes is spared, unless
+    /// Plans some faults at random, or none. One of the two redbolt processes is spared, unless
     /// `both` are to be killed at once.
     pub(super) fn plan(rng: &mut Rng, outer: i32, ready: PathBuf, both: bool) -> Self {
         let victim = if rng.bool() { Target::Outer } else { Target::Inner };
@@ -86,13 +86,13 @@ impl Strikes {
         }
     }
 
-    /// Continues all stopped processes. Returns the faults so far.
+    /// Continues all stopped processes and returns the faults so far.
     pub(super) fn end(self) -> String {
         self.stopped.iter().for_each(|&(_, pid)| send(pid, Signal::CONT));
         format!("{}ended after {} ms", self.story, self.began.elapsed().as_millis())
     }
 
-    /// Injects a fault. Returns its name, if its target existed.
+    /// Injects a fault and returns its name, if its target existed.
     fn deal(&mut self, target: Target, blow: Blow) -> Option<&'static str> {
         if target == Target::Both {
             return self.kill_both();
@@ -106,7 +106,7 @@ impl Strikes {
         };
         if target == Target::Command && matches!(blow, Blow::Kill) {
             // `redbolt` ends by itself when the command ends, and may leave the command's children
-            // running. So these are killed first.
+            // running. So they are killed first.
             started.iter().for_each(|&pid| send(pid, Signal::KILL));
             let until = Instant::now() + Duration::from_secs(5);
             while started.iter().any(|&pid| lives(pid)) && Instant::now() < until {
@@ -124,8 +124,8 @@ impl Strikes {
         Some(name(target, blow))
     }
 
-    /// Stops both before it kills the first, so that neither sees the other's end. Only while the
-    /// command holds the lock can a process outlive them.
+    /// Stops both before it kills the first, so that neither notices the other's end. Only while
+    /// the command holds the lock can a process outlive them.
     fn kill_both(&self) -> Option<&'static str> {
         self.inside().0?;
         let both = [self.outer, inner_of(self.outer)?];
@@ -135,7 +135,7 @@ impl Strikes {
         Some(name(Target::Both, Blow::Kill))
     }
 
-    /// The command, and its children, once they exist.
+    /// Returns the command, and its children, once they exist.
     fn inside(&self) -> (Option<i32>, Vec<i32>) {
         let pids = fs::read_to_string(&self.ready).unwrap_or_default();
         let mut pids = pids.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());

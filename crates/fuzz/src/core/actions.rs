@@ -85,7 +85,7 @@ pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
     }
 }
 
-/// What is done on command links is done on push links as well. Whether the action is one of these.
+/// Runs an action on a push link, if it is one that command links have too. Returns true if it is.
 fn on_push_link(world: &mut World, action: u8, at: usize, input: &mut Input<'_>) -> bool {
     match action {
         4 => world.connect_push(at),
@@ -118,7 +118,7 @@ fn acquire(world: &mut World, keys: usize, sort: Sort, choice: u8) {
     world.acquire(keys, sort, ttl, pick(&waits, choice >> 2));
 }
 
-/// The first four are for lock requests, all for extensions.
+/// Returns a TTL. The first four are for lock requests, all for extensions.
 fn ttl(world: &World, choice: u8) -> Duration {
     let (ms, most) = (Duration::from_millis, world.longest_ttl());
     pick(
@@ -136,7 +136,7 @@ fn ttl(world: &World, choice: u8) -> Duration {
     )
 }
 
-/// Time that passes without timeouts, and clocks that misbehave.
+/// Lets time pass without timeouts, or makes clocks misbehave.
 fn odd_time(world: &mut World, choice: u8) {
     const HOUR: u64 = 3_600_000_000_000;
     let wall = world.wall();

@@ -1,6 +1,5 @@
-//! Waiting in the queue: which tickets the core has put on which nodes, and what the nodes have told of them.
-//!
-//! Not here: what a node does with a ticket; and whether a lock that waits has to wait in the queue, or when it asks.
+//! The queue: the tickets that the core has put on nodes, and the reports of the nodes about them.
+//! Whether a waiting lock has to use the queue, and when it sends requests, is not checked.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,12 +8,12 @@ use redbolt::proto::{Core, LockId, Timestamp};
 
 use super::received::Received;
 
-/// An ask in the queue, as far as it is about the ticket.
+/// The part of a request in the queue that concerns the ticket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stand<'w> {
     /// The mode, and 32 random digits.
     pub(super) name: &'w [u8],
-    /// T; 0 before it is known.
+    /// The stamp T; 0 before it is known.
     pub(super) stamp: u64,
     pub(super) grace: u64,
     /// The turn of the world.
@@ -25,7 +24,7 @@ pub(super) struct Stand<'w> {
 #[derive(Debug, Default)]
 pub(super) struct FairQueue {
     pub(super) tickets: Vec<Ticket>,
-    /// It has asked alone after it had asked in the queue, and in a later attempt.
+    /// It has sent a request outside the queue after one in the queue, and in a later attempt.
     is_passed_over: bool,
 }
 
@@ -33,12 +32,13 @@ pub(super) struct FairQueue {
 pub(super) struct Ticket {
     pub(super) name: Vec<u8>,
     grace: u64,
-    /// The stamp that was sent last, and the attempts in which one was: the first, and the last.
+    /// The stamp that was sent last, and the first and last attempt in which one was sent.
     stamp: u64,
     attempts: (usize, usize),
-    /// What the nodes have ever said, but for 0.
+    /// All stamps that the nodes have reported, except 0.
     replied: Vec<(usize, u64)>,
-    /// Once a quorum knows the place, the last attempt of before, and the stamp that is sent from then on; 0 before the next attempt.
+    /// Once a quorum knows the place: the last attempt before that, and the stamp that is sent from
+    /// then on; 0 before the next attempt.
     agreed: Option<(usize, u64)>,
     /// The turn of the world in which it left.
     left_in: Option<u64>,
@@ -48,18 +48,20 @@ pub(super) struct Ticket {
 /// A ticket on one node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spot {
-    /// When it was last asked with.
+    /// The time of the last request with it.
     asked_at: Timestamp,
-    /// Some of an ask has reached the socket: it may be there.
+    /// Part of a request has reached the socket, so the ticket may be on the node.
     is_there: bool,
-    /// The node need not be told any more that the lock has left: it has confirmed that, or does not let it.
+    /// The node need not be sent a leave any more: it has confirmed one, or does not permit it.
     is_settled: bool,
-    /// It has answered that with an error on this connection, and is told again after a while.
+    /// The connection on which the node has answered a leave with an error. It is sent again after
+    /// a while.
     failed_on: Option<u32>,
 }
 
 impl FairQueue {
-    /// A lock asks in the queue. `may_rejoin`: a node has failed to let somebody stand there, so that the lock may have left before.
+    /// Records a request in the queue. `may_rejoin`: a node has failed such a request, so the lock
+    /// may have left before.
     pub(super) fn asks(&mut self, attempt: usize, of: Stand<'_>, quorum: usize, may_rejoin: bool) {
         if self.tickets.last().is_none_or(|newest| newest.name != of.name) {
             self.begins(attempt, of.name, of.grace, quorum, may_rejoin);
@@ -68,7 +70,8 @@ impl FairQueue {
         newest.asks(attempt, of, quorum);
     }
 
-    /// A lock has a ticket for each time it joins, and once its place is known another one whenever its owner needs another grace.
+    /// Records a new ticket. A lock has one each time it joins, and once its place is known another
+    /// one whenever its owner needs another grace.
     fn begins(&mut self, attempt: usize, name: &[u8], grace: u64, quorum: usize, may_rejoin: bool) {
         assert!(self.tickets.iter().all(|old| old.name != name), "a ticket is back");
         let former = self.tickets.last().filter(|newest| newest.may_be_replaced(grace, quorum));
@@ -81,7 +84,8 @@ impl FairQueue {
         self.tickets.push(ticket);
     }
 
-    /// The lock leaves with a ticket, of which nothing was seen if its asks were taken back at once. Which one that is.
+    /// Records that the lock leaves with a ticket, and returns its index. The ticket may be
+    /// unknown, if its requests were withdrawn at once.
     pub(super) fn leaves(
         &mut self,
         (name, grace, turn): (&[u8], u64, u64),
@@ -101,17 +105,19 @@ impl FairQueue {
         at
     }
 
-    /// The lock asks alone.
+    /// Records a request outside the queue.
     pub(super) fn asks_alone(&mut self, attempt: usize) {
         self.is_passed_over |=
             self.tickets.last().is_some_and(|newest| newest.attempts.0 < attempt);
     }
 
-    /// It waits: it has been refused before, has not left unless a node failed, and its place is one.
+    /// Checks a lock that waits: it was refused before, has not left unless a node failed, and its
+    /// place is known to a quorum.
     pub(super) fn check(&mut self, id: LockId, core: &Core, may_leave: bool, turn: u64) {
         let quorum = core.config().quorum();
         let Some(newest) = self.tickets.last() else { return };
-        // A lock that leaves says so only to nodes that its asks have reached. One that joins again does so at another place.
+        // A lock that leaves sends that only to nodes that its requests have reached. One that
+        // joins again does so at another place.
         if newest.agreed.is_some() && !core.has_place(id) {
             self.tickets.iter_mut().for_each(|ticket| ticket.left_in = Some(turn));
         }
@@ -125,7 +131,7 @@ impl FairQueue {
         }
     }
 
-    /// The tickets of a lock that is decided, or that has left before.
+    /// Returns the tickets of a lock that is decided, or that has left before.
     pub(super) fn over(&self, is_decided: bool) -> impl Iterator<Item = (usize, &Ticket)> {
         let tickets = self.tickets.iter().enumerate();
         tickets.filter(move |(_, ticket)| is_decided || ticket.left_in.is_some())
@@ -146,21 +152,22 @@ impl Ticket {
         }
     }
 
-    /// Whether its owner may take another ticket with this grace, at the same place.
+    /// Returns true if its owner may take another ticket with this grace, at the same place.
     fn may_be_replaced(&self, grace: u64, quorum: usize) -> bool {
         self.left_in.is_none() && self.grace != grace && self.is_known_to(quorum)
     }
 
-    /// The ticket that takes its place.
+    /// Returns the ticket that takes its place.
     fn replaced_by(&self, name: &[u8], grace: u64) -> Self {
         let (stamp, attempts, agreed) = (self.stamp, self.attempts, self.agreed);
         let replied = self.replied.clone();
         Self { stamp, attempts, agreed, replied, ..Self::new(attempts.1, name, grace) }
     }
 
-    /// T is one that nodes have said, once a quorum has said any; it never gets less, and is the same once the place is known.
+    /// Checks the stamp of a request: T is one that nodes have reported, once a quorum has reported
+    /// any; it never gets smaller, and stays the same once the place is known.
     fn asks(&mut self, attempt: usize, of: Stand<'_>, quorum: usize) {
-        // One call can make an attempt and end it. What it wrote is read link by link.
+        // One call can make an attempt and end it. Its output is read link by link.
         let may_ask = self.left_in.is_none_or(|turn| turn == of.turn);
         assert!(may_ask, "an ask with a ticket that has left");
         assert_eq!(self.grace, of.grace, "the grace of a ticket");
@@ -168,9 +175,9 @@ impl Ticket {
         if of.stamp != self.stamp {
             assert!(of.stamp > self.stamp, "{} was sent, and then {}", self.stamp, of.stamp);
             assert!(attempt > self.attempts.1, "two stamps in one attempt");
-            assert!(self.alike(of.stamp) > 0, "{} is what no node has said", of.stamp);
+            assert!(self.alike(of.stamp) > 0, "no node has reported {}", of.stamp);
             let nodes: BTreeSet<_> = self.replied.iter().map(|&(node, _)| node).collect();
-            assert!(nodes.len() >= quorum, "a stamp was sent that a quorum does not know of");
+            assert!(nodes.len() >= quorum, "a quorum does not know the stamp that was sent");
         }
         if let Some((before, agreed)) = &mut self.agreed
             && attempt > *before
@@ -186,18 +193,18 @@ impl Ticket {
         self.attempts.1 = attempt;
     }
 
-    /// Whether a quorum has said one stamp.
+    /// Returns true if a quorum has reported one stamp.
     fn is_known_to(&self, quorum: usize) -> bool {
         self.replied.iter().any(|&(_, stamp)| self.alike(stamp) >= quorum)
     }
 
-    /// How many nodes have ever said this stamp.
+    /// Returns the number of nodes that have ever reported this stamp.
     fn alike(&self, stamp: u64) -> usize {
         let nodes = self.replied.iter().filter(|&&(_, replied)| replied == stamp);
         nodes.map(|&(node, _)| node).collect::<BTreeSet<_>>().len()
     }
 
-    /// A node has told at which stamp it stands there.
+    /// Records the stamp that a node has reported.
     pub(super) fn reported(&mut self, node: usize, stamp: u64) {
         if stamp > 0 && !self.replied.contains(&(node, stamp)) {
             self.replied.push((node, stamp));
@@ -209,17 +216,17 @@ impl Ticket {
         self.left_in.get_or_insert(turn);
     }
 
-    /// The core has an ask with it for this node.
+    /// Records that the core has a request with it for this node.
     pub(super) fn asked(&mut self, node: usize, now: Timestamp) {
         self.nodes[node].asked_at = now;
     }
 
-    /// Some of an ask with it has reached the node's socket.
+    /// Records that part of a request with it has reached the node's socket.
     pub(super) fn is_at(&mut self, node: usize) {
         self.nodes[node].is_there = true;
     }
 
-    /// The node was told that the lock has left.
+    /// Records the node's reply to a leave.
     pub(super) fn leave_answered(&mut self, node: usize, token: Received, connection: u32) {
         let spot = &mut self.nodes[node];
         match token {
@@ -228,7 +235,8 @@ impl Ticket {
         }
     }
 
-    /// Whether a node that can be told is to be told now: a ticket of a lock that has left may be there, and may live.
+    /// Returns true if a reachable node has to be sent a leave now: a ticket of a lock that has
+    /// left may be there, and may live.
     pub(super) fn is_owed(&self, node: usize, connection: u32, now: Timestamp) -> bool {
         let spot = &self.nodes[node];
         let lives = now < spot.asked_at + LIFE;
@@ -236,8 +244,8 @@ impl Ticket {
     }
 }
 
-/// As many as a configuration of the target has at the most.
+/// The maximum number of nodes of a configuration of the target.
 const MOST_NODES: usize = 5;
 
-/// A node can have something of a ticket for so long.
+/// The time for which a node can have data of a ticket.
 const LIFE: Duration = Duration::from_secs(12);

@@ -1,7 +1,7 @@
 //! Every requested lock: the phase of its life according to the core's events, and the votes that
 //! its nodes really gave.
 //!
-//! Votes are those of delivered answers, so they may be ahead of what the core counts, but never
+//! Votes are those of delivered replies, so they may be ahead of what the core counts, but never
 //! behind: each check is that the core claims no more than this.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::fair_queue::{FairQueue, Stand};
 use super::received::Received;
 use super::request::integer;
 
-/// What kind of lock is asked for.
+/// The kind of a requested lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     Plain,
@@ -30,15 +30,16 @@ pub(super) struct Ledger {
     pub(super) locks: Vec<Lock>,
     /// The indices of locks that have not ended, as of the last [`check`](Self::check).
     live: Vec<usize>,
-    /// The time that the core has seen.
+    /// The time that the core has last received.
     pub(super) now: ClockReading,
     /// The number of times that the outputs of the core were read.
     pub(super) turn: u64,
     nodes: usize,
     quorum: usize,
-    /// The wall clock was set: a lease then ends by whichever of its clocks says so first.
+    /// True if the wall clock was set: a lease then ends by the earlier of its clocks.
     pub(super) wall_was_set: bool,
-    /// A node has answered an ask in the queue with an error: whoever stands there may leave, and ask alone.
+    /// True if a node has answered a request in the queue with an error: waiters there may leave,
+    /// and send requests outside the queue.
     queue_failed: bool,
 }
 
@@ -54,19 +55,19 @@ pub(super) struct Lock {
     proposed: Option<u64>,
     counters: Vec<(usize, u64)>,
     asked: ClockReading,
-    /// When the present phase must be over.
+    /// The time by which the current phase must have ended.
     due: Option<Timestamp>,
-    /// How long each part of a lock that does not wait may take.
+    /// The time that each part of a lock that does not wait may take.
     span: Option<Duration>,
-    /// The earliest time at which the round of its extension may be over.
+    /// The earliest time at which the round of its extension may end.
     over_from: Timestamp,
     deadline: Option<Timestamp>,
     waits: bool,
     /// The tokens of all attempts, the newest last.
     tokens: Vec<Vec<u8>>,
-    /// How many of them were known before the core was last called.
+    /// The number of tokens that were known before the core was last called.
     known: usize,
-    /// When the newest token was first seen.
+    /// The time at which the newest token was first sent.
     attempted: Timestamp,
     /// The nodes' answers to the newest attempt, and to any attempt.
     granted: u32,
@@ -84,39 +85,40 @@ pub(super) struct Lock {
     extend_asked: Timestamp,
     /// The ends of all extensions' TTLs, in their order, and the nodes that have granted each.
     rounds: Vec<(Timestamp, u32)>,
-    /// Nodes that were healed, and until when each keeps the permit at least.
+    /// The nodes that were healed, and the earliest time at which each may drop the permit.
     healed: Vec<(Timestamp, u32)>,
     extended: u32,
     gone: u32,
-    /// A node has ever answered that its key is gone: its grant does not count any more, and the
-    /// lease may get shorter.
+    /// True if a node has ever replied that its key is missing: its grant does not count any more,
+    /// and the lease may get shorter.
     is_gone: bool,
     lease: Option<Lease>,
     let_go: bool,
     queue: FairQueue,
-    /// How it changes its mode, if its caller has said so.
+    /// The change of its mode, if its caller has requested one.
     change: Option<Change>,
-    /// All second claims, and the digits of what each named. Those that were granted are among `tokens` as well.
+    /// All second claims, and the digits of the claim that each named. Granted ones are among
+    /// `tokens` as well.
     claims: Vec<Vec<u8>>,
     /// The claim as a reader that a writer has kept.
     kept: Option<Vec<u8>>,
 }
 
-/// A change of a lock's mode. A downgrade that was refused is asked for again by another claim.
+/// A change of a lock's mode. A refused downgrade is requested again by another claim.
 #[derive(Debug)]
 struct Change {
     is_upgrade: bool,
-    /// The number of its newest claim, if it has asked.
+    /// The number of its newest claim, if it has sent a request.
     claim: Option<usize>,
     asked: Timestamp,
     ttl: Duration,
     proposed: Option<u64>,
     granted: u32,
     denied: u32,
-    /// Nodes that have refused it because its proposal is too far from their clock.
+    /// The nodes that have refused it because its proposal is too far from their clock.
     skewed: u32,
     counters: Vec<(usize, u64)>,
-    /// It asks by a second claim, because of the clock of the first.
+    /// True if it uses a second claim, because of the clock of the first.
     is_repeated: bool,
     /// The grants and denials of the claim before the newest one, until its refusal is reported.
     refused: Option<(u32, u32)>,
@@ -146,7 +148,7 @@ impl Ledger {
         }
     }
 
-    /// A lock request: one of the lock's newest attempt, or the first of a new attempt.
+    /// Records a lock request: one of the lock's newest attempt, or the first of a new attempt.
     pub(super) fn asks(
         &mut self,
         keys: &[&[u8]],
@@ -159,13 +161,14 @@ impl Ledger {
         let lock = &mut self.locks[at];
         assert_eq!(ttl, lock.ttl.as_millis() as u64, "the TTL of an ask");
         if lock.kept.as_deref() == Some(token) {
-            // A node that is reached late is asked for the claim as a reader as well, which a writer does not rely on.
+            // A node that is reached late also receives the request for the claim as a reader, on
+            // which a writer does not rely.
             let is_held = matches!(lock.phase, Phase::Held | Phase::Extending);
             assert!(is_held, "a request for a lock that is {:?}", lock.phase);
             return (at, lock.attempt_of(token));
         }
-        // One call can make two attempts, the first of which is not taken back from a large outbox. All of a node's
-        // requests are read before those of the next one.
+        // One call can make two attempts, the first of which is not withdrawn from a large outbox.
+        // All of a node's requests are read before those of the next one.
         let newest = lock.tokens.len().saturating_sub(1);
         if let Some(earlier) = (lock.known..newest).find(|&earlier| lock.tokens[earlier] == token) {
             return (at, earlier);
@@ -208,7 +211,7 @@ impl Ledger {
         let at = place(keys);
         let lock = &self.locks[at];
         if lock.kept.as_deref() == Some(token) {
-            // Of the claim that a writer does not rely on.
+            // This extends the claim on which a writer does not rely.
             return (at, usize::MAX);
         }
         // A quorum may be faster than a link. The remaining nodes still get their extension.
@@ -219,7 +222,7 @@ impl Ledger {
         (at, lock.round)
     }
 
-    /// A node is asked for one slot: what it has given before counts no longer.
+    /// Records a move of a node to one slot: earlier replies of the node count no longer.
     pub(super) fn moves(
         &mut self,
         key: &[u8],
@@ -234,8 +237,8 @@ impl Ledger {
         let attempt = lock.attempt_of(token);
         assert_eq!((lock.sort, ttl), (Sort::Permit, lock.ttl.as_millis() as u64));
         if attempt + 1 < lock.tokens.len() {
-            // As with asks: one call can settle an attempt and make the next one.
-            assert!(attempt + 1 >= lock.known, "the attempt that is moved is over");
+            // One call can settle an attempt and make the next one, as for requests.
+            assert!(attempt + 1 >= lock.known, "the moved attempt has ended");
             return (at, attempt, now + lock.ttl);
         }
         lock.slots.retain(|&(of, _)| of != node);
@@ -244,7 +247,7 @@ impl Ledger {
         (at, lock.tokens.len() - 1, now + lock.ttl)
     }
 
-    /// A permit is extended by its slot.
+    /// Checks that a permit is extended by its slot.
     pub(super) fn has_slot(&self, key: &[u8], slot: u64) {
         let lock = &self.locks[place(&[key])];
         assert_eq!(lock.slot.map(u64::from), Some(slot), "the slot that is extended");
@@ -266,7 +269,7 @@ impl Ledger {
 
 /// Changes of mode.
 impl Ledger {
-    /// A change of mode was accepted.
+    /// Records that a change of mode was accepted.
     pub(super) fn changing(&mut self, at: usize, is_upgrade: bool) {
         let lock = &mut self.locks[at];
         let is_held = matches!(lock.phase, Phase::Held | Phase::Extending);
@@ -277,7 +280,8 @@ impl Ledger {
         lock.change = Some(Change::new(is_upgrade));
     }
 
-    /// An ask for a second claim: of the newest one, or the first of a new one. It names the claim that the lock has.
+    /// Records a request for a second claim, the newest one or a new one. It names the claim that
+    /// the lock has.
     pub(super) fn changes(
         &mut self,
         key: &[u8],
@@ -290,8 +294,8 @@ impl Ledger {
         let lock = &mut self.locks[at];
         let asks = matches!(lock.phase, Phase::Held | Phase::Extending);
         let newest = lock.claims.iter().rposition(|claim| claim == token);
-        // A quorum may be faster than a link: the others are asked by a claim that is in force by now, or that a writer has
-        // kept since.
+        // A quorum may be faster than a link: the other nodes receive the request for a claim that
+        // is in force by now, or that a writer has kept since.
         let is_granted =
             lock.tokens.last().is_some_and(|it| it == token) || lock.kept.as_deref() == Some(token);
         if let Some(number) = newest.filter(|_| is_granted) {
@@ -304,7 +308,7 @@ impl Ledger {
         assert_eq!(change.is_upgrade, is_upgrade, "the mode that is asked for");
         let number = match newest {
             Some(number) => {
-                assert_eq!(change.claim, Some(number), "a claim that is over asks");
+                assert_eq!(change.claim, Some(number), "an ended claim sends a request");
                 let replied = (Duration::from_millis(ttl), proposed);
                 assert_eq!(replied, (change.ttl, change.proposed), "one TTL and one proposal");
                 number
@@ -313,8 +317,9 @@ impl Ledger {
                 assert!(!lock.tokens.iter().any(|old| old == token), "a token was reused");
                 let is_repeated = is_upgrade && change.claim.is_some();
                 assert!(!is_repeated || change.may_repeat(quorum), "an upgrade is tried once");
-                // One read can bring the refusal of a downgrade and the extension behind which the next claim asks.
-                // The requests of that claim are read before the event of the refusal.
+                // One read can contain the refusal of a downgrade and the extension behind which
+                // the next claim is requested. The requests of that claim are read before the event
+                // of the refusal.
                 let refused = change.claim.filter(|_| !is_upgrade);
                 let refused = refused.map(|_| (change.granted, change.denied));
                 *change = Change::new(is_upgrade);
@@ -329,7 +334,7 @@ impl Ledger {
         (at, number)
     }
 
-    /// A node has answered the ask for a second claim.
+    /// Records a node's reply to the request for a second claim.
     pub(super) fn change_answered(
         &mut self,
         lock: usize,
@@ -362,7 +367,7 @@ impl Ledger {
         }
     }
 
-    /// The second claim is in force from now on, by a quorum of its own.
+    /// Records that the second claim is in force, by its own quorum.
     pub(super) fn changed(&mut self, id: LockId, is_upgrade: bool, core: &Core) {
         let (now, quorum) = (self.now, self.quorum);
         let lock = self.reported(id);
@@ -396,7 +401,7 @@ impl Ledger {
         lock.lease = Some(lease);
     }
 
-    /// The second claim was refused. A writer is a reader nevertheless.
+    /// Records that the second claim was refused. A writer is a reader nevertheless.
     pub(super) fn not_changed(&mut self, id: LockId, is_upgrade: bool, refusal: &Refusal) {
         let lock = self.reported(id);
         let Some(change) = &mut lock.change else { panic!("a change without a call") };
@@ -430,8 +435,9 @@ impl Change {
         }
     }
 
-    /// As with the ask for a fenced lock: a refusal because of the core's clock says nothing of the lock. Once a quorum has told
-    /// what time it is, a claim with a corrected proposal follows the first.
+    /// Returns true if a second claim may follow, with a corrected proposal. As with a fenced lock,
+    /// a refusal because of the core's clock does not concern the lock, once a quorum has reported
+    /// the time.
     fn may_repeat(&self, quorum: usize) -> bool {
         let told = count(self.granted | self.skewed);
         self.proposed.is_some() && !self.is_repeated && self.skewed != 0 && told >= quorum
@@ -440,7 +446,7 @@ impl Change {
 
 /// The core's tickets in the queue.
 impl Ledger {
-    /// A lock request waits in the queue. The number of its ticket.
+    /// Records a lock request in the queue, and returns the number of its ticket.
     pub(super) fn stands(
         &mut self,
         (at, attempt): (usize, usize),
@@ -456,7 +462,7 @@ impl Ledger {
         newest
     }
 
-    /// It is of this lock alone, which waits, and of no attempt.
+    /// Checks that a ticket is of this lock only, which waits, and is not the token of an attempt.
     fn check_ticket(&self, at: usize, name: &[u8]) {
         let is_token = |lock: &Lock| lock.tokens.iter().any(|token| token == &name[1..]);
         assert!(!self.locks.iter().any(is_token), "a token is a ticket as well");
@@ -473,17 +479,17 @@ impl Ledger {
         assert!(lock.waits, "a lock in the queue that does not wait");
     }
 
-    /// A lock request does not wait in the queue: whoever has begun to goes on until it leaves.
+    /// Records a lock request outside the queue: a waiter in the queue stays there until it leaves.
     pub(super) fn asks_alone(&mut self, (at, attempt): (usize, usize)) {
         self.locks[at].queue.asks_alone(attempt);
     }
 
-    /// An ask in the queue has begun to reach the node.
+    /// Records that a request in the queue has begun to reach the node.
     pub(super) fn is_at(&mut self, lock: usize, ticket: usize, node: usize) {
         self.locks[lock].queue.tickets[ticket].is_at(node);
     }
 
-    /// A node has answered an ask in the queue, and has told where the ticket stands, or has failed.
+    /// Records a node's reply to a request in the queue: the place of the ticket, or a failure.
     pub(super) fn place_reported(
         &mut self,
         (lock, ticket): (usize, usize),
@@ -497,7 +503,7 @@ impl Ledger {
         }
     }
 
-    /// The core takes a ticket out of the queue.
+    /// Records that the core removes a ticket from the queue.
     pub(super) fn leaves(&mut self, key: &[u8], name: &[u8], grace: u64) -> (usize, usize) {
         let at = place(&[key]);
         self.check_ticket(at, name);
@@ -516,8 +522,8 @@ impl Ledger {
         self.locks[lock].queue.tickets[ticket].leave_answered(node, token, connection);
     }
 
-    /// Whoever is decided leaves the queue on this node if it may have the ticket. `is_due`: whether the core has asked
-    /// for that, by lock and ticket.
+    /// Checks that a decided lock leaves the queue on this node if it may have the ticket there.
+    /// `is_due` returns true if the core has requested that, by lock and ticket.
     pub(super) fn check_left(
         &self,
         node: usize,
@@ -536,8 +542,8 @@ impl Ledger {
 
 /// The core's write-backs.
 impl Ledger {
-    /// Only nodes that granted this attempt and are behind get a write-back, and only of a value
-    /// that a node has counted.
+    /// Records a write-back. Only nodes that granted this attempt with a lower counter get one, and
+    /// only of a value that a node has counted.
     pub(super) fn writes_back(
         &mut self,
         keys: &[&[u8]],
@@ -589,7 +595,7 @@ impl Ledger {
         }
         if attempt + 1 == lock.tokens.len() {
             match token {
-                // By now another client has the lock there.
+                // Another client has the lock there by now.
                 Received::Int(0) => {
                     lock.denied |= 1 << node;
                     lock.is_gone = true;
@@ -619,7 +625,7 @@ impl Ledger {
                     lock.slots.retain(|&(of, _)| of != node);
                     lock.slots.push((node, slot));
                     lock.granted |= 1 << node;
-                    // Beside a quorum with another slot it is one.
+                    // It counts as a denial if a quorum gave another slot.
                     lock.denied |= 1 << node;
                 }
                 Received::OkWith(counter) => {
@@ -634,7 +640,8 @@ impl Ledger {
         }
     }
 
-    /// A node has answered a move, and keeps the permit until then at least if it has granted.
+    /// Records a node's reply to a move. If it has granted, it keeps the permit until `ends` at
+    /// least.
     pub(super) fn move_answered(
         &mut self,
         (at, attempt, ends): (usize, usize, Timestamp),
@@ -664,7 +671,7 @@ impl Ledger {
         if round == lock.round {
             match token {
                 Received::Int(0) => lock.gone |= 1 << node,
-                // A key from a grant that did not count is no part of the lock.
+                // A key from a grant that did not count is not part of the lock.
                 Received::Int(_) => lock.extended |= lock.granted & (1 << node),
                 _ => {}
             }
@@ -741,7 +748,7 @@ impl Ledger {
         });
     }
 
-    /// An extension was accepted.
+    /// Records that an extension was accepted.
     pub(super) fn extending(&mut self, at: usize, ttl: Duration, longest: Duration) {
         let now = self.now.boot;
         let lock = &mut self.locks[at];
@@ -758,8 +765,9 @@ impl Ledger {
         (lock.extended, lock.gone) = (0, 0);
     }
 
-    /// The same lock under another id, and valid for no longer: by both clocks as they are now, of which one may have been set
-    /// since the grant. Earlier requests about it do not count any more.
+    /// Records the same lock under another ID. It is not valid for longer: by both clocks as they
+    /// are now, of which one may have been set since the grant. Earlier requests about it count no
+    /// longer.
     pub(super) fn handed_on(&mut self, at: usize, id: LockId, core: &Core) {
         let now = self.now;
         let lock = &mut self.locks[at];
@@ -769,7 +777,7 @@ impl Ledger {
             lock.phase
         );
         (lock.id, lock.phase, lock.due) = (id, Phase::Held, None);
-        // An upgrade is given up; a reader that was a writer goes on asking to be one.
+        // An upgrade is given up; a reader that was a writer continues its change.
         lock.change = lock.change.take().filter(|it| !it.is_upgrade).map(|_| Change::new(false));
         (lock.extensions, lock.extended, lock.gone) = (0, 0, 0);
         lock.round += 1;
@@ -802,7 +810,7 @@ impl Ledger {
         assert_eq!(mask(votes.grants()) & !granted, 0, "a grant that no node gave");
         assert_eq!(mask(votes.denies()) & !lock.denied, 0, "a denial that no node gave");
         let lease = *core.lease(id).expect("a lock that was just granted has a lease");
-        assert!(!lease.remaining(now).is_zero(), "the lease of a granted lock is over");
+        assert!(!lease.remaining(now).is_zero(), "the lease of a granted lock has expired");
         let spent = now.boot.since(lock.attempted) + lease.remaining(now);
         assert!(spent < lock.ttl, "a validity of {spent:?} out of {:?}", lock.ttl);
         lock.phase = Phase::Held;
@@ -814,7 +822,7 @@ impl Ledger {
         let now = self.now;
         let lock = self.reported(id);
         assert_eq!(lock.phase, Phase::Asking, "what was refused");
-        // An attempt that was cut short reports the votes of the one before.
+        // An attempt that was cut short reports the votes of the previous one.
         let (granted, denied) = (lock.ever_granted, lock.ever_denied);
         assert_eq!(mask(refusal.votes.grants()) & !granted, 0, "a grant that no node gave");
         assert_eq!(mask(refusal.votes.denies()) & !denied, 0, "a denial that no node gave");
@@ -838,8 +846,8 @@ impl Ledger {
         lock.phase = Phase::Held;
         lock.extensions = 0;
         lock.due = None;
-        // What was asked for while a writer becomes a reader is covered by its claim as one, of which the next event tells,
-        // unless the core has read no more than the extension yet.
+        // An extension that is requested while a writer becomes a reader is covered by its claim as
+        // a reader, which the next event reports, unless the core has read only the extension yet.
         if let Some(change) = lock.change.as_ref().filter(|it| !it.is_upgrade)
             && count(change.granted) >= quorum
         {
@@ -849,7 +857,7 @@ impl Ledger {
             let is_covered = now.boot.since(change.asked) + left < change.ttl;
             let is_extended = now.boot.since(lock.extend_asked) + left < lock.extend_ttl;
             let is_backed = is_covered || is_extended && count(lock.extended) >= quorum;
-            assert!(is_backed || left <= before.remaining(now), "{left:?} beside a change");
+            assert!(is_backed || left <= before.remaining(now), "{left:?} during a change");
             return;
         }
         assert!(count(lock.extended) >= quorum, "extended by {:b}", lock.extended);
@@ -859,8 +867,8 @@ impl Ledger {
         assert!(is_longer || lock.is_gone, "an extension that shortens");
         let spent = now.boot.since(lock.extend_asked) + lease.remaining(now);
         let is_as_before = lease.remaining(now) <= before.remaining(now);
-        // A node keeps the key for an earlier and longer extension too that it has granted, or for the TTL of the move
-        // that has healed it.
+        // A node also keeps the key for an earlier and longer extension that it has granted, or for
+        // the TTL of the move that has healed it.
         let end = now.boot + lease.remaining(now);
         let lasting = lock.rounds.iter().chain(&lock.healed).filter(|&&(ends, _)| end < ends);
         let nodes = lasting.fold(0, |nodes, &(_, granted)| nodes | granted);
@@ -868,7 +876,8 @@ impl Ledger {
         assert!(is_as_before || is_backed, "{spent:?} of {:?}", lock.extend_ttl);
     }
 
-    /// An extension that the next command finds over ends before that command begins.
+    /// Records a failed extension. One that the next command finds ended ends before that command
+    /// begins.
     pub(super) fn not_extended(&mut self, id: LockId) {
         let lock = self.reported(id);
         let left = lock.extensions.checked_sub(1);
@@ -879,7 +888,7 @@ impl Ledger {
         }
     }
 
-    /// A lock that is found expired on release is lost, too.
+    /// Records a loss. A lock that is found expired on release is lost, too.
     pub(super) fn lost(&mut self, id: LockId, cause: LossCause) {
         let now = self.now;
         let lock = self.reported(id);
@@ -893,7 +902,8 @@ impl Ledger {
                 let is_beyond = now.wall.0 > u64::MAX / 2;
                 assert!(is_over || lock.is_gone || is_beyond, "lost before its lease ended");
             }
-            // Where a bare quorum has granted, or others' time is over, one node is enough.
+            // One node is enough if a bare quorum has granted, or the other nodes' keys have
+            // expired.
             LossCause::Gone => assert!(lock.is_gone, "gone, and no node has said so"),
             _ => panic!("an unknown cause"),
         }
@@ -941,7 +951,8 @@ impl Ledger {
             }
             if lock.phase == Phase::Held {
                 let votes = core.votes(lock.id);
-                // A node that has confirmed the undo and then grants nevertheless cannot be helped.
+                // A node that has confirmed the undo and then grants nevertheless cannot be
+                // handled.
                 let undone = lock.undone & !lock.confirmed;
                 assert_eq!(
                     mask(votes.grants()) & undone,
@@ -958,7 +969,7 @@ impl Ledger {
         });
     }
 
-    /// After a timeout, everything whose time is over has ended.
+    /// Checks that everything that has expired has ended after a timeout.
     pub(super) fn check_dues(&self) {
         let now = ClockReading { boot: self.now.boot, wall: Timestamp::default() };
         for lock in self.live.iter().map(|&at| &self.locks[at]) {
@@ -973,7 +984,7 @@ impl Ledger {
 }
 
 impl Lock {
-    /// The nodes that have granted; for a permit, its slot.
+    /// Returns the nodes that have granted; for a permit, its slot.
     fn granted_alike(&mut self, core: &Core) -> u32 {
         self.slot = core.slot(self.id);
         assert_eq!(self.slot.is_some(), self.sort == Sort::Permit, "exactly permits have a slot");
@@ -983,7 +994,7 @@ impl Lock {
         nodes.fold(0, |nodes, &(node, _)| nodes | 1 << node)
     }
 
-    /// A quorum has counted the token, or has confirmed it since.
+    /// Checks that a quorum has counted the token, or has confirmed it since.
     fn check_token(&self, core: &Core, quorum: usize) {
         let token = core.fencing_token(self.id).map(|token| token.get());
         assert_eq!(token.is_some(), self.sort == Sort::Fenced, "exactly fenced locks have a token");
@@ -999,8 +1010,8 @@ impl Lock {
         }
     }
 
-    /// An attempt with a corrected clock, a move and a write-back begin when the core hears of the time, and have a time of
-    /// their own.
+    /// Restarts the time limit for an attempt with a corrected clock, a move or a write-back, which
+    /// begin when the core learns the time.
     fn goes_on(&mut self, now: Timestamp) {
         if let (Phase::Asking, Some(due), None) = (self.phase, self.due, self.deadline) {
             let span = self.span.get_or_insert_with(|| due.since(self.asked.boot));
@@ -1014,10 +1025,10 @@ impl Lock {
     }
 }
 
-/// The attempt of a write-back by a second claim: this and the claim's number.
+/// The attempt of a write-back by a second claim: this plus the claim's number.
 const WRITTEN_BY_CLAIM: usize = 1 << 32;
 
-/// The lock of a command: the first key is its name.
+/// Returns the lock of a command: the first key is its name.
 fn place(keys: &[&[u8]]) -> usize {
     let digits = keys[0].strip_prefix(b"k").expect("a lock's key");
     usize::try_from(integer(digits)).expect("a lock's number")
@@ -1031,5 +1042,5 @@ fn count(mask: u32) -> usize {
     mask.count_ones() as usize
 }
 
-/// How many a semaphore has.
+/// The number of permits of a semaphore.
 pub(super) const PERMITS: u16 = 3;

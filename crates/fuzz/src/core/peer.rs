@@ -1,32 +1,32 @@
-//! The nodes' answers: those of an honest node, and those of other nodes.
+//! The nodes' replies: those of an honest node, and those of other nodes.
 
 use redbolt::proto::HandshakeStep as Step;
 
 use super::request::{Kind, Request};
 
-/// A node, as described by its answers.
+/// A node, as described by its replies.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) node: usize,
-    /// The part of a restart guard behind the run id.
+    /// The part of a restart guard behind the run ID.
     pub(super) limits: String,
-    /// Whether locks wait in the queue.
+    /// True if locks wait in the queue.
     pub(super) has_queue: bool,
-    /// Whether a restart guard of other limits may be overwritten.
+    /// True if a restart guard of other limits may be overwritten.
     pub(super) may_change: bool,
-    /// Whether every enrolment begins a quarantine.
+    /// True if every enrolment begins a quarantine.
     pub(super) quarantines: bool,
 }
 
 impl Place {
-    /// The restart guard of one process of the server.
+    /// Returns the restart guard of one process of the server.
     fn restart_guard(&self, era: char) -> String {
         run_id(self.node, era) + &self.limits
     }
 }
 
-/// The answer of a well-behaved node. `refuse` chooses the negative one: held, gone, or of the
-/// wrong type.
+/// Returns the reply of a well-behaved node. `refuse` chooses the negative one: held, missing, or
+/// of the wrong type.
 pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -> String {
     match request {
         Request::Handshake(step) | Request::Look(step) => handshake(step, place, refuse, era),
@@ -77,12 +77,12 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
     }
 }
 
-/// One who waits, as a node tells an inspection.
+/// Returns a node's report of one waiter to an inspection.
 fn queue_of_one() -> String {
     format!("1 marked -1\n{OTHER}00:500 1767225600000000 1500 5500")
 }
 
-/// The restart guard's TTL behind a lock request.
+/// Returns the restart guard's TTL behind a lock request.
 pub(super) fn check(refuse: bool) -> &'static str {
     if refuse { ":-2\r\n" } else { ":60000\r\n" }
 }
@@ -114,7 +114,7 @@ fn handshake(step: Step, place: &Place, refuse: bool, era: char) -> String {
     }
 }
 
-/// The server at a node's address. Each era is another process.
+/// Returns the server at a node's address. Each era is another process.
 pub(super) fn server(node: usize, era: char) -> String {
     bulk(&format!("redis_mode:standalone\r\nrun_id:{}\r\n", run_id(node, era)))
 }
@@ -123,7 +123,7 @@ fn run_id(node: usize, era: char) -> String {
     node.to_string().repeat(20) + &era.to_string().repeat(20)
 }
 
-/// A reply that some server could send.
+/// Returns a reply that some server could send.
 pub(super) fn plausible(code: u8, place: &Place) -> String {
     if let Some(at) = usize::from(code).checked_sub(usize::from(FIRST_OF_RESTART_GUARD)) {
         return of_restart_guard(at, place);
@@ -148,7 +148,7 @@ pub(super) fn plausible(code: u8, place: &Place) -> String {
     }
 }
 
-/// An answer about a restart guard or a fencing counter.
+/// Returns a reply about a restart guard or a fencing counter.
 fn of_restart_guard(at: usize, place: &Place) -> String {
     match OF_RESTART_GUARD.get(at) {
         Some(text) => (*text).into(),
@@ -164,7 +164,7 @@ fn of_restart_guard(at: usize, place: &Place) -> String {
     }
 }
 
-/// Where a ticket stands, at one of four stamps; and what else those in the queue are told.
+/// Returns the place of a ticket, at one of four stamps, or another reply about a queue.
 fn of_queue(at: u8) -> String {
     let stamp = [5, 7, 9, 1_700_000_000_000_000_u64][usize::from(at % 4)];
     match at / 4 {
@@ -187,7 +187,8 @@ fn of_queue(at: u8) -> String {
     }
 }
 
-/// What a node tells on a push link: of a resource, of the ticket before the lock's own, of anything, or what it should not.
+/// Returns a node's message on a push link: about a resource, the ticket before the lock's own, any
+/// key, or an invalid one.
 pub(super) fn pushed(code: u8) -> String {
     let keys = match code % 8 {
         at @ 0..5 => bulk(&format!("k{at}")),
@@ -205,23 +206,23 @@ fn plausible_push(code: u8) -> &'static str {
 
 const INVALIDATED: &str = "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n";
 
-/// A ticket of somebody else's, up to the node's digits.
+/// A ticket of another client, up to the node's digits.
 const OTHER: &str = "xabababababababababababababababab";
 
 fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// Server processes are identified by the last letter of their run id.
+/// The era of a server process, the last letter of its run ID.
 pub(super) const ERA: char = 'a';
 pub(super) const NEXT_ERA: char = 'b';
 /// The era of the servers at the end; no input can name it.
 pub(super) const LAST_ERA: char = 'f';
 
-/// From this code on, an answer is about a queue, where locks stand in one.
+/// The first code of replies about a queue, if locks wait in one.
 const FIRST_OF_QUEUE: u8 = 160;
 
-/// From this code on, an answer is about a restart guard or a counter.
+/// The first code of replies about a restart guard or a counter.
 const FIRST_OF_RESTART_GUARD: u8 = 224;
 
 const OF_RESTART_GUARD: &[&str] = &[
@@ -242,7 +243,7 @@ const OF_RESTART_GUARD: &[&str] = &[
     "+OK -1\r\n",
 ];
 
-/// Slots of a semaphore, the last of which it has not.
+/// The slots of a semaphore, and one that it does not have.
 const OF_SLOTS: &[&str] =
     &["+OK 0 0 7\r\n", "+OK 1 0 7\r\n", "+OK 1 0 0\r\n", "+OK 2\r\n", "+OK 3 0 7\r\n"];
 

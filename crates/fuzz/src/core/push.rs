@@ -1,6 +1,5 @@
-//! The other end of a push link: what the core says there, and what an honest node answers.
-//!
-//! Not here: a judgement of what comes on it. All of it is a hint, and any of it may end the link.
+//! The other end of a push link: the commands of the core, and the replies of an honest node.
+//! Messages on it are not judged: all of them are hints, and any of them may end the link.
 
 use redbolt::proto::LinkId;
 use redbolt_testkit::request;
@@ -17,7 +16,7 @@ pub(super) struct PushWire {
     has_user: bool,
     /// The bytes that the socket has not accepted.
     unsent: Vec<u8>,
-    /// How many of the first flight's commands were said, and answered.
+    /// The number of commands of the first flight that were sent, and that were answered.
     replied: usize,
     answered: usize,
 }
@@ -36,7 +35,7 @@ impl PushWire {
         }
     }
 
-    /// The core opens or closes the link. Whether it was open, or about to be.
+    /// Records that the core opens or closes the link. Returns true if it was open, or about to be.
     pub(super) fn is_notified(&mut self, link: LinkId, state: State) -> bool {
         self.link = Some(link);
         let is_open = self.state != State::Closed;
@@ -55,7 +54,7 @@ impl PushWire {
         self.unsent.drain(..bytes);
     }
 
-    /// Learns what the core wants to send now: one flight, and nothing more.
+    /// Reads the unsent bytes of the core: one flight, and nothing more.
     pub(super) fn sync(&mut self, unsent: &[u8]) {
         let more = unsent.strip_prefix(&self.unsent[..]).expect("nothing is taken back");
         let mut rest = more;
@@ -70,7 +69,7 @@ impl PushWire {
         self.unsent.extend_from_slice(more);
     }
 
-    /// How the commands of the first flight begin.
+    /// Returns the first words of the commands of the first flight.
     fn steps(&self) -> impl Iterator<Item = &'static [&'static [u8]]> {
         const STEPS: [&[&[u8]]; 5] = [
             &[b"AUTH"],
@@ -82,7 +81,7 @@ impl PushWire {
         STEPS.into_iter().skip(usize::from(!self.has_user))
     }
 
-    /// Answers to all that the core has said.
+    /// Returns the replies to all commands of the core.
     pub(super) fn honest(&mut self, era: char) -> String {
         let answers = ["+OK\r\n", "+OK\r\n", ":107\r\n", &peer::server(self.node, era), SUBSCRIBED];
         let first = usize::from(!self.has_user);

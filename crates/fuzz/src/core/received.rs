@@ -1,4 +1,4 @@
-//! An answer that the core gets, and which requests it can answer.
+//! A reply that the core receives, and the requests that it can answer.
 
 use redbolt::proto::HandshakeStep as Step;
 use redbolt::proto::fence::is_exclusive;
@@ -19,7 +19,7 @@ pub(super) enum Received {
     Guarded,
     Int(i64),
     NilBulk,
-    /// An error of a node that does later what it does not do now.
+    /// An error of a node that may later do what it does not do now.
     NotNow,
     Ok,
     OkWith(u64),
@@ -42,7 +42,7 @@ impl Received {
         }
     }
 
-    /// A word and a number.
+    /// Parses a word and a number.
     fn status(line: &[u8]) -> Option<Self> {
         let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
         match word {
@@ -61,7 +61,7 @@ impl Received {
         }
     }
 
-    /// The slot, if the answer gives one.
+    /// Returns the slot, if the reply gives one.
     pub(super) fn slot(self) -> Option<u16> {
         match self {
             Self::Given(slot) => Some(slot),
@@ -78,8 +78,8 @@ impl Received {
         matches!(self, Self::Error | Self::NotNow)
     }
 
-    /// Whether the request can be answered with this type. `half`: only the check of a lock request
-    /// is unanswered.
+    /// Returns true if the request can be answered with this type. `half`: only the check of a lock
+    /// request is unanswered.
     pub(super) fn can_answer(self, request: Request, half: bool, guarded: bool) -> bool {
         let is_status = matches!(self, Self::Ok | Self::OkWith(_) | Self::Guarded | Self::Clock);
         let is_line = is_status || matches!(self, Self::Given(_) | Self::Simple);

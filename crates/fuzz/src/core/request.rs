@@ -10,40 +10,40 @@ pub(super) enum State {
     Open,
 }
 
-/// A command, as far as its answer matters. A lock is named by its index in the ledger.
+/// A command, as far as its reply matters. A lock is named by its index in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Handshake(HandshakeStep),
-    /// The restart guard is read again.
+    /// Reads the restart guard again.
     Look(HandshakeStep),
-    /// With its check behind it, if that is a separate command.
+    /// Requests a lock, with the check behind it, if that is a separate command.
     Ask {
         lock: usize,
         attempt: usize,
         kind: Kind,
     },
-    /// Whether the node is the master that it was. The grant in front of it counts only then.
+    /// Reads whether the node is still the same master. The grant in front of it counts only then.
     History,
-    /// The undo by a command of the server's own.
+    /// Undoes a request by the server's native command.
     Delete {
         lock: usize,
         attempt: usize,
     },
-    /// The ask for one slot of a permit.
+    /// Requests one slot of a permit.
     Move {
         lock: usize,
         attempt: usize,
         slot: u16,
-        /// When a node that grants it need not keep the permit any more.
+        /// The time from which a node that grants it need not keep the permit.
         ends: Timestamp,
     },
-    /// The ask for a second claim, of a lock that changes its mode.
+    /// Requests a second claim, for a lock that changes its mode.
     Change {
         lock: usize,
         claim: usize,
         proposed: Option<u64>,
     },
-    /// A fencing counter is read, by who observes.
+    /// Reads a fencing counter, for an observer.
     Counter,
     Enrol,
     Extend {
@@ -55,16 +55,16 @@ pub(super) enum Request {
         attempt: usize,
     },
     Remaining,
-    /// Takes a ticket out of the queue.
+    /// Removes a ticket from the queue.
     Leave {
         lock: usize,
         ticket: usize,
     },
-    /// What is read next is to be reported when it changes.
+    /// Makes the node report a change of what is read next.
     Caching,
-    /// What a lock in the queue waits for.
+    /// Reads what a lock in the queue waits for.
     Watched,
-    /// The node is to report changes on the push link, or none.
+    /// Makes the node report changes on the push link, or none.
     Track,
     Kill,
     KillOthers,
@@ -90,24 +90,24 @@ pub(super) enum Kind {
     },
     Shared,
     Permit,
-    /// With the ticket of this number.
+    /// In the queue, with the ticket of this number.
     InQueue {
         ticket: usize,
         of_permit: bool,
-        /// Where an honest node puts the ticket.
+        /// The stamp that an honest node gives the ticket.
         stamp: u64,
         proposed: Option<u64>,
     },
 }
 
 impl Kind {
-    /// Whether a slot is granted.
+    /// Returns true if a slot is granted.
     pub(super) fn of_permit(self) -> bool {
         matches!(self, Self::Permit | Self::InQueue { of_permit: true, .. })
     }
 }
 
-/// A number in a command's argument.
+/// Parses a number in a command's argument.
 pub(super) fn integer(word: &[u8]) -> u64 {
     let text = std::str::from_utf8(word).expect("a number is ASCII");
     text.parse().expect("a number")

@@ -9,8 +9,8 @@ use redbolt::proto::{
 
 use crate::input::Input;
 
-/// Two bytes choose the number of nodes, the quorum, what happens to nodes without a restart
-/// guard, and whether locks wait in the queue; then follow durations and flags.
+/// Chooses a configuration. Two bytes choose the number of nodes, the quorum, the treatment of
+/// nodes without a restart guard, and whether locks wait in the queue; durations and flags follow.
 pub(super) fn choose(input: &mut Input<'_>) -> Core {
     let (size, flags) = (input.byte(), input.byte());
     let nodes = usize::from(size % 5) + 1;
@@ -29,7 +29,7 @@ pub(super) fn choose(input: &mut Input<'_>) -> Core {
     Core::new(Arc::new(config), entropy(size ^ flags))
 }
 
-/// Node 1 may need a user, node 2 a password, node 3 a database.
+/// Returns the settings of a node. Node 1 may need a user, node 2 a password, node 3 a database.
 fn node_settings(node: usize, flags: u8) -> NodeSettings {
     let mut settings = NodeSettings::default();
     let password = Secret::new(b"pass\r\nword".to_vec());
@@ -44,7 +44,8 @@ fn node_settings(node: usize, flags: u8) -> NodeSettings {
     settings
 }
 
-/// The defaults, everything short, everything long and odd, or a `max_hold` that is soon exceeded.
+/// Chooses the defaults, everything short, everything long and odd, or a `max_hold` that is soon
+/// exceeded.
 fn choose_spans(settings: &mut Settings, choice: u8) {
     let ms = Duration::from_millis;
     match choice {
@@ -74,8 +75,9 @@ fn choose_spans(settings: &mut Settings, choice: u8) {
     }
 }
 
-/// Every other word is drawn, so that no two tokens are equal; the words between are extremes. Not
-/// the test kit's generator, because inputs of the corpus depend on these bytes.
+/// Returns entropy in which every other word is drawn, so that no two tokens are equal, and the
+/// words between are extremes. It is not the test kit's generator, because inputs of the corpus
+/// depend on these bytes.
 fn entropy(seed: u8) -> impl FnMut(&mut [u8]) + Send + 'static {
     let mut state = u64::from(seed);
     move |pool| {

@@ -1,8 +1,6 @@
 //! The other end of a link: the requests that the core has sent on it, and which of them are
-//! answered.
-//!
-//! A request is known once the core has its bytes. Answers are matched to requests by order alone,
-//! as the core has to do.
+//! answered. A request is known once the core has its bytes. Replies are matched to requests by
+//! order alone, as the core has to do.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -34,42 +32,44 @@ pub(super) struct Wire {
     requests: VecDeque<(Request, usize)>,
     sent: usize,
     answered: usize,
-    /// How many bytes of the first unsent request were sent.
+    /// The number of bytes of the first unsent request that were sent.
     cut: usize,
     /// The scripts whose text was sent on this connection.
     loaded: BTreeSet<&'static str>,
-    /// The server's run id, as this connection has read it.
+    /// The server's run ID, as read on this connection.
     run_id: Vec<u8>,
     /// The restart guard's value as last read; empty for none.
     value: Vec<u8>,
-    /// The values of complete looks: the last one, and all whose answers the core has not reacted to yet.
+    /// The values of complete reads of the restart guard: the last one, and all to which the core
+    /// has not reacted yet.
     looks: Vec<Vec<u8>>,
-    /// By that value the node votes.
+    /// True if the node votes by that value.
     is_ours: bool,
-    /// The answer to the oldest lock request, whose check is not answered yet.
+    /// The reply to the oldest lock request, whose check is not answered yet.
     half: Option<Received>,
-    /// The history, as last told, is of a master. The peers never name one.
+    /// True if the history, as last reported, is of a master. The peers never name one.
     is_master: bool,
     /// The last request, answered or not.
     last: Option<Request>,
-    /// Whether `AUTH` or `SELECT` has to precede everything else, and whether it ever succeeded.
+    /// True if `AUTH` or `SELECT` has to precede everything else; `proven`: true if it ever
+    /// succeeded.
     must_be_proven: bool,
     proven: bool,
     refused: bool,
     handshake_done: bool,
     decoder: Decoder,
-    /// Received bytes that form no complete token yet.
+    /// The received bytes that do not form a complete token yet.
     pub(super) partial: Vec<u8>,
 }
 
-/// How an answer relates to its request.
+/// The relation of a reply to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The request was sent.
     Sent,
     /// The request was not sent yet.
     Early,
-    /// It cannot be an answer: the connection has to end.
+    /// It cannot be a reply: the connection has to end.
     Fatal,
 }
 
@@ -103,7 +103,7 @@ impl Wire {
         }
     }
 
-    /// The connection is gone, with all its state.
+    /// Resets the connection with all its state.
     pub(super) fn reset(&mut self, state: State) {
         self.state = state;
         self.connection += 1;
@@ -121,7 +121,7 @@ impl Wire {
         self.partial.clear();
     }
 
-    /// The core opens or closes the link. Whether it was open, or about to be.
+    /// Records that the core opens or closes the link. Returns true if it was open, or about to be.
     pub(super) fn is_notified(&mut self, link: LinkId, state: State) -> bool {
         self.link = Some(link);
         let is_open = self.state != State::Closed;
@@ -129,22 +129,23 @@ impl Wire {
         is_open
     }
 
-    /// The oldest request without an answer.
+    /// Returns the oldest request without a reply.
     pub(super) fn oldest(&self) -> Option<Request> {
         self.requests.get(self.answered).map(|&(request, _)| request)
     }
 
-    /// Whether the oldest request is a lock request of which only the check is still unanswered.
+    /// Returns true if the oldest request is a lock request of which only the check is still
+    /// unanswered.
     pub(super) fn is_half(&self) -> bool {
         self.half.is_some()
     }
 
-    /// How many requests were sent and not answered.
+    /// Returns the number of requests that were sent and not answered.
     pub(super) fn waiting(&self) -> usize {
         self.sent.saturating_sub(self.answered)
     }
 
-    /// An honest node's answer to one of these, or the rest of it.
+    /// Returns an honest node's reply to one of these, or the rest of it.
     pub(super) fn honest(&self, at: usize, era: char) -> String {
         let request = self.requests[self.answered + at].0;
         let is_checked = matches!(request, Request::Ask { kind: Kind::Plain, .. });
@@ -164,18 +165,18 @@ impl Wire {
         self.decoder.next(&self.partial[at..]).map_err(|_| Cause::Violation)
     }
 
-    /// Whether the core knows that the node can vote, and so can be told everything.
+    /// Returns true if the core considers the node a voter, which can be sent every request.
     pub(super) fn is_of_voter(&self, core: &Core) -> bool {
         let node = core.config().node_ids().nth(self.place.node);
         node.is_some_and(|node| core.node_state(node) == NodeState::Ready)
     }
 
-    /// Whether this request has no answer yet.
+    /// Returns true if this request has no reply yet.
     pub(super) fn is_due(&self, request: Request) -> bool {
         self.requests.iter().skip(self.answered).any(|&(due, _)| due == request)
     }
 
-    /// The socket accepted this many bytes.
+    /// Records that the socket accepted this many bytes.
     pub(super) fn took(&mut self, bytes: usize, ledger: &mut Ledger) {
         self.unsent.drain(..bytes);
         let mut left = self.cut + bytes;
@@ -205,8 +206,8 @@ impl Wire {
         }
     }
 
-    /// Learns what the core wants to send now. Only lock requests may be withdrawn, and proofs that are to stand behind the
-    /// next one, and only unsent ones; everything else is appended.
+    /// Reads the unsent bytes of the core. Only unsent lock requests, and unsent proofs that
+    /// belong behind the next one, may be withdrawn; everything else is appended.
     pub(super) fn sync(&mut self, unsent: &[u8], ledger: &mut Ledger) {
         if self.unsent != unsent {
             self.learn(unsent, ledger);
@@ -235,7 +236,7 @@ impl Wire {
         self.unsent.extend_from_slice(unsent);
     }
 
-    /// Drops the withdrawn requests; returns how many bytes of the others are left.
+    /// Drops the withdrawn requests. Returns the number of bytes of the others.
     fn keep(&mut self, unsent: &[u8]) -> usize {
         let (mut old, mut new) = (0, 0);
         let mut at = self.sent;
@@ -338,8 +339,8 @@ impl Wire {
             }
             [b"EVALSHA", digest, count, args @ ..] => {
                 let script = script_of_digest(digest).expect(KNOWN);
-                // One call can ask in the queue by the text, and take that back again, with another lock's digest behind it. The
-                // node then asks for the text.
+                // One call can send a request in the queue by the text, and withdraw it, with
+                // another lock's digest behind it. The node then asks for the text.
                 let is_mended =
                     matches!(script.role, Role::Ask(Grant::InQueue | Grant::SlotInQueue));
                 let is_known = self.loaded.contains(script.name) || is_mended;
@@ -350,7 +351,7 @@ impl Wire {
         }
     }
 
-    /// In the handshake first, and again whenever the guard is to be read.
+    /// Reads the guard, first in the handshake, and again whenever it has to be read.
     fn reads_restart_guard(&self, command: &[u8]) -> Request {
         let step = match command {
             b"GET" => Step::RestartGuardValue,
@@ -365,7 +366,7 @@ impl Wire {
         }
     }
 
-    /// The attempt's part of a token; the rest is the node's number, which must be right.
+    /// Returns the attempt's part of a token; the rest is the node's number, which must be right.
     fn random_of<'t>(&self, token: &'t [u8]) -> &'t [u8] {
         let token = token.strip_prefix(b"w:").unwrap_or(token);
         let (random, rest) = token.split_at(32);
@@ -439,12 +440,12 @@ impl Wire {
             }
             ("upgrade", keys, [token, ttl, other]) => {
                 let &[key] = self.but_restart_guard(keys) else { panic!("one key") };
-                assert!(token.starts_with(b"w:"), "the name of a writer beside its own claim");
+                assert!(token.starts_with(b"w:"), "the name of a writer's second claim");
                 self.changes((key, token, other), integer(ttl), true, None, ledger)
             }
             ("upgrade_fenced", keys, [token, ttl, proposed, life, other]) => {
                 let keys = but_counters(self.but_restart_guard(keys), b"1");
-                assert!(token.starts_with(b"w:"), "the name of a writer beside its own claim");
+                assert!(token.starts_with(b"w:"), "the name of a writer's second claim");
                 assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
                 let proposed = Some(integer(proposed));
                 self.changes((keys[0], token, other), integer(ttl), true, proposed, ledger)
@@ -486,7 +487,7 @@ impl Wire {
         }
     }
 
-    /// An ask for a second claim, which names the one that the lock has.
+    /// Records a request for a second claim, which names the one that the lock has.
     fn changes(
         &self,
         (key, token, other): (&[u8], &[u8], &[u8]),
@@ -500,7 +501,7 @@ impl Wire {
         Request::Change { lock, claim, proposed }
     }
 
-    /// An ask that does not wait in the queue.
+    /// Records a request outside the queue.
     fn asks_alone(
         &self,
         keys: &[&[u8]],
@@ -515,7 +516,7 @@ impl Wire {
         Request::Ask { lock, attempt, kind }
     }
 
-    /// An ask in the queue: the ticket is in the key of its own, and at the end.
+    /// Records a request in the queue: the ticket is in its own key, and at the end.
     fn asks_in_queue(
         &self,
         script: &Script,
@@ -553,7 +554,7 @@ impl Wire {
         Request::Ask { lock, attempt, kind: Kind::InQueue { ticket, of_permit, stamp, proposed } }
     }
 
-    /// The resources of a script that checks the restart guard, which is its last key.
+    /// Returns the resources of a script that checks the restart guard, which is its last key.
     fn but_restart_guard<'k, 'w>(&self, keys: &'k [&'w [u8]]) -> &'k [&'w [u8]] {
         let Some(restart_guard) = &self.restart_guard else { return keys };
         let (last, keys) = keys.split_last().expect("keys");
@@ -561,12 +562,13 @@ impl Wire {
         keys
     }
 
-    /// Only a restart guard that was read, and by which the node does not vote, is overwritten; one
-    /// of other limits only if the configuration asks for it.
+    /// Checks an enrolment. Only a restart guard that was read, and by which the node does not
+    /// vote, is overwritten; one of other limits only if the configuration allows it.
     ///
-    /// Looks can overlap: one follows a kill of the other connections, also while another is in flight. If one read
-    /// brings the answers to both, the core enrols over the value of the first before it learns that of the second.
-    /// The script changes nothing then, because it compares.
+    /// Reads of the guard can overlap: one follows a kill of the other connections, even while
+    /// another is in flight. If one read of the socket contains the replies to both, the core
+    /// enrols over the value of the first before it learns that of the second. The script changes
+    /// nothing then, because it compares.
     fn enrols(&self, seen: &[u8], value: &[u8], px: u64) {
         let is_read = self.looks.iter().any(|read| read == seen);
         assert!(is_read, "the enrolment names {seen:?}, and read were {:?}", self.looks);
@@ -586,7 +588,7 @@ impl Wire {
         }
     }
 
-    /// Matches a token to the oldest request without an answer; `None` if there is none.
+    /// Matches a token to the oldest request without a reply; `None` if there is none.
     pub(super) fn answer(&mut self, answered: Answered, ledger: &mut Ledger) -> Option<Answer> {
         let request = self.oldest()?;
         let place = answered.place(request);
@@ -626,7 +628,7 @@ impl Wire {
                 }
             }
             Request::Move { lock, attempt, slot, ends } => {
-                // Another slot than the one that is asked for is a denial.
+                // Another slot than the requested one is a denial.
                 let replied = self.vote(Kind::Permit, token);
                 if let Some(replied) =
                     replied.filter(|replied| replied.slot().is_none_or(|it| it == slot))
@@ -639,7 +641,7 @@ impl Wire {
                     ledger.change_answered(lock, claim, node, replied);
                 }
             }
-            // A server that is busy says nothing of its history: the next proof does.
+            // A busy server does not report its history: the next proof does.
             Request::History if token.is_error() && !answered.is_for_operator => {}
             Request::History => {
                 let is_same = token == Received::Bulk && self.is_master;
@@ -676,7 +678,7 @@ impl Wire {
         Some(answer)
     }
 
-    /// The answer to a lock request, if the restart guard lets it count.
+    /// Returns the reply to a lock request, if the restart guard lets it count.
     fn vote(&mut self, kind: Kind, last: Received) -> Option<Received> {
         if self.restart_guard.is_none() {
             return Some(Self::given(kind, last));
@@ -693,7 +695,7 @@ impl Wire {
         (counts || replied.is_denial()).then(|| Self::given(kind, replied))
     }
 
-    /// Of a permit, the number behind `OK` is its slot.
+    /// Returns the reply with the number behind `OK` as the slot, for a permit.
     fn given(kind: Kind, replied: Received) -> Received {
         match replied.slot() {
             Some(slot) if kind.of_permit() => Received::Given(slot),
@@ -713,8 +715,8 @@ impl Wire {
         self.looked(step, token);
     }
 
-    /// The server and its restart guard as read. The answer's bytes are not in `partial` any more:
-    /// [`remember`](Self::remember) has kept them.
+    /// Records the server and its restart guard as read. The reply's bytes are not in `partial` any
+    /// more: [`remember`](Self::remember) has kept them.
     fn looked(&mut self, step: Step, token: Received) {
         if step == Step::RestartGuardValue {
             let expected = [&self.run_id, self.place.limits.as_bytes()].concat();
@@ -748,14 +750,15 @@ impl Wire {
     }
 }
 
-/// The command at the front of the core's output, and its length. The core writes whole commands.
+/// Returns the command at the front of the core's output, and its length. The core writes whole
+/// commands.
 fn parse(bytes: &[u8]) -> (Vec<&[u8]>, usize) {
     request::first(bytes).expect("the core writes whole commands")
 }
 
 const KNOWN: &str = "a script of the library";
 
-/// The keys of a resource's queue behind that of the resource.
+/// Returns the keys of a resource's queue, which follow that of the resource.
 fn queue_of(key: &[u8], name: &[u8]) -> [Vec<u8>; 4] {
     [
         [b"redbolt:line:", key].concat(),
@@ -765,7 +768,7 @@ fn queue_of(key: &[u8], name: &[u8]) -> [Vec<u8>; 4] {
     ]
 }
 
-/// The resources of a script that raises counters: the counters follow, in the same order.
+/// Returns the resources of a script that raises counters: the counters follow, in the same order.
 fn but_counters<'k, 'w>(keys: &'k [&'w [u8]], count: &[u8]) -> &'k [&'w [u8]] {
     let (resources, counters) = keys.split_at(keys.len() / 2);
     assert_eq!(integer(count), resources.len() as u64, "the number of resources");
@@ -774,22 +777,23 @@ fn but_counters<'k, 'w>(keys: &'k [&'w [u8]], count: &[u8]) -> &'k [&'w [u8]] {
     resources
 }
 
-/// The text after `run_id:` on its line.
+/// Returns the text after `run_id:` on its line.
 fn run_id(info: &[u8]) -> Vec<u8> {
     let mut lines = info.split(|&byte| byte == b'\n');
     let queue = lines.find_map(|queue| queue.strip_prefix(b"run_id:"));
     queue.map_or_else(Vec::new, |queue| queue.trim_ascii_end().to_vec())
 }
 
-/// A token, and what it is as the answer to an ask in the queue: the stamp of the ticket, and a grant or a denial.
+/// A token, and its meaning as the reply to a request in the queue: the stamp of the ticket, and a
+/// grant or a denial.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     pub(super) token: Received,
-    /// To an ask for a lock, and to one for a permit.
+    /// The meaning for a lock request, and for one for a permit.
     places: [Option<(u64, Received)>; 2],
-    /// It begins as the answers of the queue's scripts do.
+    /// True if it begins like the replies of the queue's scripts.
     is_of_queue: bool,
-    /// An error that only an operator can fix, so that the node is looked at once more.
+    /// True for an error that only an operator can fix, after which the node is read again.
     is_for_operator: bool,
 }
 
@@ -806,12 +810,13 @@ impl Answered {
         Self { token: Received::new(token), places, is_of_queue, is_for_operator }
     }
 
-    /// Whether data that no lock has made is in the queue of this ask: the node does not vote, and the link stays open.
+    /// Returns true if the queue of this request has data that no lock has written: the node does
+    /// not vote, and the link stays open.
     fn is_damaged(self, to: Request) -> bool {
         self.is_of_queue && matches!(to, Request::Ask { kind: Kind::InQueue { .. }, .. })
     }
 
-    /// Where the ticket stands, if this answers an ask in the queue.
+    /// Returns the place of the ticket, if this answers a request in the queue.
     fn place(self, to: Request) -> Option<(u64, Received)> {
         match to {
             Request::Ask { kind: Kind::InQueue { of_permit, .. }, .. } => {
@@ -822,12 +827,12 @@ impl Answered {
     }
 }
 
-/// How the errors begin that only an operator can fix.
+/// The beginnings of errors that only an operator can fix.
 const FOR_OPERATOR: [&[u8]; 6] =
     [b"DENIED", b"ERR unknown command", b"NOAUTH", b"NOPERM", b"WRONGPASS", b"WRONGTYPE"];
 
-/// Reads the answer to an ask in the queue: `OK`, the stamp, and what more is granted; or `WAIT`, for how many ms, the stamp, how
-/// many stand before it, and the last two of these.
+/// Parses the reply to a request in the queue: `OK`, the stamp, and the rest of the grant; or
+/// `WAIT`, the ms, the stamp, the number of tickets in front, and the last two of these.
 fn place_in(line: &str, of_permit: bool) -> Option<(u64, Received)> {
     let (word, rest) = line.split_once(' ')?;
     let words: Vec<_> = rest.split(' ').collect();

@@ -18,20 +18,20 @@ use super::wire::{Answer, Answered, Wire};
 pub(super) struct World {
     core: Core,
     pub(super) wires: Vec<Wire>,
-    /// Of the same nodes.
+    /// The push links of the same nodes.
     pub(super) pushes: Vec<PushWire>,
-    /// Locks wait in the queue.
+    /// True if locks wait in the queue.
     pub(super) waits_in_queue: bool,
     ledger: Ledger,
     /// Inspections without a result.
     views: Vec<ViewId>,
-    /// How many inspections there were.
+    /// The number of inspections so far.
     inspected: usize,
-    /// Those who observe, each with what it was told last.
+    /// The observers, each with the verdict that was last reported to it.
     observers: Vec<(ObserverId, Option<LeaderVerdict>)>,
     boot: u64,
     wall: u64,
-    /// How far the core's boot clock is set back.
+    /// The time by which the core's boot clock is set back.
     pub(super) back: u64,
 }
 
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// The time as passed to the core, which the ledger notes.
+    /// Returns the time as passed to the core, and records it in the ledger.
     fn now(&mut self) -> ClockReading {
         let now =
             ClockReading { boot: Timestamp(self.boot - self.back), wall: Timestamp(self.wall) };
@@ -94,13 +94,14 @@ impl World {
                 let (due, waits) = self.end_of(wait, sort);
                 self.ledger.acquired(id, (ttl, sort), due, waits);
             }
-            // Refused before the core read the time.
+            // The request was refused before the core read the time.
             Err(_) => self.ledger.now = before,
         }
         self.settle();
     }
 
-    /// When an acquisition must end, if ever, and whether it makes more than one attempt.
+    /// Returns the time by which an acquisition must end, if there is one, and whether it makes
+    /// more than one attempt.
     fn end_of(&self, wait: Wait, sort: Sort) -> (Option<Timestamp>, bool) {
         let settings = self.core.config().settings();
         let (span, waits) = match wait {
@@ -123,7 +124,7 @@ impl World {
         match self.core.extend(self.ledger.locks[at].id, ttl, now) {
             Ok(()) => {
                 // A round takes a sixth of the TTL, so that there are several, if a quorum of nodes
-                // is near. Only the core knows whether it is.
+                // is near. Only the core can determine that.
                 let longest = self.core.config().settings().response_timeout;
                 self.ledger.extending(at, ttl, longest);
             }
@@ -161,7 +162,7 @@ impl World {
         self.settle();
     }
 
-    /// A lock by its number: the newest is zero.
+    /// Returns a lock by its number: the newest is zero.
     fn lock(&self, number: u8) -> Option<usize> {
         let locks = self.ledger.locks.len();
         let back = usize::from(number).checked_rem(locks)?;
@@ -181,7 +182,7 @@ impl World {
         self.settle();
     }
 
-    /// A reader tries to become a writer, and a writer becomes a reader.
+    /// Makes a reader try to become a writer, or a writer become a reader.
     pub(super) fn change_mode(&mut self, lock: u8) {
         let Some(at) = self.lock(lock) else { return };
         let (id, now) = (self.ledger.locks[at].id, self.now());
@@ -192,7 +193,8 @@ impl World {
         };
         if asked.is_ok() {
             self.ledger.changing(at, !is_writer);
-            // A writer is none from its call on, and a reader is one only when it is told.
+            // A writer becomes a reader with the call, and a reader becomes a writer only with the
+            // event.
             assert_eq!(self.core.mode(id), Some(LockMode::Shared), "its mode");
         }
         self.settle();
@@ -210,7 +212,7 @@ impl World {
         self.settle();
     }
 
-    /// The one that began first observes no longer.
+    /// Ends the oldest observer.
     pub(super) fn unobserve(&mut self) {
         if !self.observers.is_empty() {
             let (observer, _) = self.observers.remove(0);
@@ -259,7 +261,8 @@ impl World {
             let now = self.now();
             self.core.timeout(now);
             self.settle();
-            // What a late timeout begins beyond its time, as a move, the next one ends.
+            // An action that a late timeout begins past its deadline, such as a move, ends with the
+            // next timeout.
             if self.core.poll_timeout().is_none_or(|due| due > self.ledger.now.boot) {
                 return self.ledger.check_dues();
             }
@@ -293,7 +296,7 @@ impl World {
         self.settle();
     }
 
-    /// The socket accepts up to this many bytes.
+    /// Lets the socket accept up to this many bytes.
     pub(super) fn transmit(&mut self, at: usize, most: usize) {
         let Some(link) = self.wires[at].link else { return };
         let bytes = self.core.transmit(link).len().min(most);
@@ -301,8 +304,8 @@ impl World {
         self.core.transmitted(link, bytes);
     }
 
-    /// Delivers bytes: in one piece as far as they answer sent requests, otherwise answer by
-    /// answer, because each may change which request the next one belongs to.
+    /// Delivers bytes: in one piece as far as they answer sent requests, otherwise reply by reply,
+    /// because each may change the request to which the next one belongs.
     pub(super) fn deliver(&mut self, at: usize, bytes: &[u8]) {
         if self.wires[at].state != State::Open {
             return self.feed(at, bytes);
@@ -322,7 +325,7 @@ impl World {
             }
             seen += len;
             if wire.waiting() == 0 {
-                // The earlier answers may withdraw a request, or cause another one.
+                // The earlier replies may withdraw a request, or cause another one.
                 self.feed_up_to(at, fed, seen - len, 0);
                 fed = fed.max(seen - len);
                 if self.wires[at].connection != connection {
@@ -364,7 +367,8 @@ impl World {
         assert_ne!(self.wires[at].connection, connection, "the link stays open after garbage");
     }
 
-    /// In reads of as many bytes as the core has space for, and no more once it has left the connection.
+    /// Passes bytes to the core in reads of as many as it has space for, and no more once it has
+    /// left the connection.
     fn feed(&mut self, at: usize, mut bytes: &[u8]) {
         let connection = self.wires[at].connection;
         while !bytes.is_empty() && self.wires[at].connection == connection {
@@ -444,7 +448,7 @@ impl World {
         self.core.transmitted(link, bytes);
     }
 
-    /// Delivers bytes, whatever the core makes of them: all that it learns on a push link is a hint.
+    /// Delivers bytes, with any effect on the core: everything on a push link is a hint.
     pub(super) fn report(&mut self, at: usize, bytes: &[u8]) {
         let connection = self.pushes[at].connection;
         let Some(link) = self.pushes[at].link else { return };
@@ -460,7 +464,7 @@ impl World {
         }
     }
 
-    /// Answers all that the core has said as an honest node would.
+    /// Answers all commands of the core as an honest node would.
     pub(super) fn serve_push(&mut self, at: usize, era: char) {
         if self.pushes[at].state == State::Opening {
             self.connect_push(at);
@@ -540,10 +544,10 @@ impl World {
         panic!("more events than there can be");
     }
 
-    /// Something else than before is announced, and only to who observes.
+    /// Checks that a new verdict is reported, and only to an observer.
     fn observed(&mut self, id: ObserverId) {
         let observer = self.observers.iter_mut().find(|(observer, _)| *observer == id);
-        let (_, reported) = observer.expect("the news is for somebody who observes");
+        let (_, reported) = observer.expect("the event is for an observer");
         let view = self.core.observation(id).expect("what was announced");
         assert_eq!(view.nodes.len(), self.wires.len());
         assert_ne!(reported.as_ref(), Some(&view.verdict), "it was told that before");
@@ -565,7 +569,7 @@ impl World {
 
 /// The end.
 impl World {
-    /// Releases every lock and ends every link, twice, and waits until every TTL is over.
+    /// Releases every lock and ends every link, twice, and waits until every TTL has passed.
     pub(super) fn let_go(&mut self) {
         for _ in 0..2 {
             for at in 0..self.ledger.locks.len() {
@@ -586,8 +590,9 @@ impl World {
         self.nothing_is_left();
     }
 
-    /// With honest nodes on all links, a fresh lock is taken and released. They have short restart guards: to a core that was
-    /// told of a longer one, a clock was set forward, so that it waits until no lock of before can be left.
+    /// Takes and releases a fresh lock, with honest nodes on all links. They have short restart
+    /// guards: for a core that has received a longer one, a clock was set forward, so it waits
+    /// until no earlier lock can be left.
     pub(super) fn start_afresh(&mut self) {
         self.serve_all(peer::LAST_ERA);
         self.pass(self.longest_ttl() + LONG);
@@ -617,7 +622,7 @@ impl World {
     }
 }
 
-/// A link to a node, and the node's restart guard.
+/// Creates a link to a node, and the node's restart guard.
 fn wire(settings: &Settings, at: usize) -> Wire {
     let node = &settings.nodes[at];
     let max_ttl = settings.max_ttl.as_millis();
@@ -633,23 +638,24 @@ fn wire(settings: &Settings, at: usize) -> Wire {
     Wire::new(place, restart_guard, node.credentials.is_some() || node.database != 0)
 }
 
-/// Enough for locks to conflict; more would only take time.
+/// The maximum number of locks: enough to conflict, while more would only take time.
 const MOST_LOCKS: usize = 6;
 
 const MOST_OBSERVERS: usize = 3;
 
-/// Few enough that less than 64 KiB wait to be sent to a node, of which the core takes an ask back. Of more it sends
-/// both attempts where one call makes two, and `Wire::sync`, which reads node by node, would see the first one late.
+/// The maximum number of inspections: few enough that less than 64 KiB wait to be sent to a node,
+/// from which the core withdraws a request. Of more it sends both attempts of a call that makes
+/// two, and `Wire::sync`, which reads node by node, would read the first one late.
 const MOST_INSPECTIONS: usize = 8;
 
-/// The most timeouts in a row at the same moment.
+/// The maximum number of timeouts in a row at the same moment.
 const MOST_TICKS: usize = 3;
 
-/// The most flights to an honest node without time passing.
+/// The maximum number of flights to an honest node without time passing.
 const MOST_FLIGHTS: usize = 8;
 
 const LONG: Duration = Duration::from_secs(100);
 
-/// Some seconds after boot, in 2023.
+/// The initial times: some seconds after boot, in 2023.
 const BOOT: u64 = 1_000_000_000_000;
 const WALL: u64 = 1_700_000_000_000_000_000;
