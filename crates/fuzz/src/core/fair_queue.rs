@@ -64,7 +64,9 @@ impl FairQueue {
     /// may have left before.
     pub(super) fn asks(&mut self, attempt: usize, of: Stand<'_>, quorum: usize, may_rejoin: bool) {
         if self.tickets.last().is_none_or(|newest| newest.name != of.name) {
-            self.begins(attempt, of.name, of.grace, quorum, may_rejoin);
+            // A lock that left because a node failed comes back without a stamp, and with any grace.
+            let is_back = may_rejoin && of.stamp == 0;
+            self.begins((attempt, is_back), of.name, of.grace, quorum, may_rejoin);
         }
         let Some(newest) = self.tickets.last_mut() else { return };
         newest.asks(attempt, of, quorum);
@@ -72,9 +74,17 @@ impl FairQueue {
 
     /// Records a new ticket. A lock has one each time it joins, and once its place is known another
     /// one whenever its owner needs another grace.
-    fn begins(&mut self, attempt: usize, name: &[u8], grace: u64, quorum: usize, may_rejoin: bool) {
+    fn begins(
+        &mut self,
+        (attempt, is_back): (usize, bool),
+        name: &[u8],
+        grace: u64,
+        quorum: usize,
+        may_rejoin: bool,
+    ) {
         assert!(self.tickets.iter().all(|old| old.name != name), "a ticket is back");
-        let former = self.tickets.last().filter(|newest| newest.may_be_replaced(grace, quorum));
+        let newest = self.tickets.last().filter(|_| !is_back);
+        let former = newest.filter(|newest| newest.may_be_replaced(grace, quorum));
         let is_first = self.tickets.is_empty();
         assert!(is_first || may_rejoin || former.is_some(), "a second ticket of one lock");
         let ticket = former.map_or_else(
@@ -98,7 +108,7 @@ impl FairQueue {
         let replaces = |newest: &Ticket| newest.grace != grace && newest.is_known_to(quorum);
         let may_begin = may_rejoin || self.tickets.last().is_some_and(replaces);
         let at = known.unwrap_or_else(|| {
-            self.begins(attempt, name, grace, quorum, may_begin);
+            self.begins((attempt, false), name, grace, quorum, may_begin);
             self.tickets.len() - 1
         });
         self.tickets[at].leaves(grace, turn);
