@@ -99,6 +99,7 @@ fn a_refusal_by_a_failed_write_leaves_no_undo_unwritten() {
 /// request.
 fn a_refused_request_is_undone() -> bool {
     let mut servers = servers(2);
+    // The third node of the set does not exist, so the two others are a bare quorum.
     vouch_for(&servers, 3);
     let nobody = "unix:///nonexistent/redis.sock".to_owned();
     let client = client_of(patient([nobody, unix(&servers[0]), unix(&servers[1])]));
@@ -109,6 +110,7 @@ fn a_refused_request_is_undone() -> bool {
     eventually("the healthy node's key is undone without another call", || {
         calls(&servers[0], "eval") > 0 && !exists(&servers[0], "job")
     });
+    // Without this request there was nothing to undo, and the try proves nothing.
     calls(&servers[0], "set") == 1
 }
 

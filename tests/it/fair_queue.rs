@@ -448,6 +448,7 @@ fn an_extension_without_permission_for_every_step_changes_nothing() {
     let Reply::Array(time) = server.cmd("TIME") else { panic!("no TIME") };
     let Reply::Bulk(seconds) = &time[0] else { panic!("{time:?}") };
     let seconds: i64 = String::from_utf8_lossy(seconds).parse().unwrap();
+    // The mark ends in ten seconds, and the key eight seconds later.
     let marked = format!("{token}\n{}", seconds * 1_000 + 10_000);
     let set: [&[u8]; 5] = [b"SET", b"job", marked.as_bytes(), b"PX", b"18000"];
     assert_eq!(server.connect().run(&set), Reply::Status("OK".into()));

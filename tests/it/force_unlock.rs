@@ -22,8 +22,10 @@ fn broken_while(
 ) -> ForceUnlockReport {
     let proxy = Proxy::before(&server.address());
     let operator = client_of(patient([proxy.address()]).read_only());
+    // The connection is opened before the network becomes slow.
     operator.warm_up(Duration::from_secs(15));
     proxy.set(Mode::Coalesce(FAR));
+    // The look's commands are counted from here on.
     server.cmd("CONFIG RESETSTAT");
     thread::scope(|scope| {
         let order = scope.spawn(move || order(&operator));

@@ -259,6 +259,7 @@ fn a_dropped_observer_sends_no_more_reads() {
         || servers.iter().map(|server| crate::support::calls(server, "getrange")).sum::<u64>();
     let mut before = reads();
     eventually("no observer reads any longer", || {
+        // Observers read at least every two seconds.
         std::thread::sleep(Duration::from_millis(2_500));
         std::mem::replace(&mut before, reads()) == before
     });

@@ -108,6 +108,7 @@ fn data_that_is_not_a_semaphore_denies_and_is_unchanged() {
     ] {
         server.cmd("DEL job");
         server.cmd(other);
+        // DUMP shows the whole value, so any change is noticed.
         let before = server.cmd("DUMP job");
         let denied = ask(&server, &token('a'), "1000");
         assert!(matches!(denied, Reply::Int(ms) if left.contains(&ms)), "{other}: {denied:?}");
@@ -190,6 +191,7 @@ fn a_permit_is_extended_until_it_is_released_and_lost_if_it_is_broken() {
     eventually("the holder notices", || !permit.is_valid());
     assert_eq!(permit.slot(), None);
     let alone = operator.acquire(patiently(b"job")).unwrap();
+    // The guard of a lost permit must not release the next holder's lock.
     drop(permit);
     assert!(alone.is_valid() && held_on(&servers, "job") == 3);
 }

@@ -305,6 +305,8 @@ fn a_force_unlock_leaves_a_signal_key_that_is_not_a_list() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     server.cmd("SET lock-signal:job data");
+    // The name could be that of a python-redis-lock, whose signal key an operator's break would
+    // write.
     let lock = client.acquire(patiently(b"lock:job")).unwrap();
     assert!(client.force_unlock(b"lock:job", UnlockScope::Locks).unwrap().is_confirmed());
     assert_eq!(server.cmd("GET lock-signal:job"), bulk("data"));
@@ -674,6 +676,7 @@ fn a_set_that_symfony_cannot_have_made_denies_and_stays() {
             if ends {
                 server.cmd("PEXPIRE job 600000");
             }
+            // DUMP shows the whole value, so any change is noticed.
             let dump = server.cmd("DUMP job");
             assert!(refusal(client.acquire(asks())).is_contended(), "{made}");
             assert!(refusal(client.acquire(asks().shared())).is_contended(), "{made}");

@@ -244,6 +244,7 @@ fn readers_that_all_want_to_write_are_refused_and_stay_readers() {
     let one = of("one", patiently(b"job").shared()).wait().unwrap();
     let two = of("two", patiently(b"job").shared()).wait().unwrap();
     eventually("all nodes have both readers", || {
+        // A shared lock with several readers is a sorted set.
         servers.iter().all(|server| server.cmd("ZCARD job") == Reply::Int(2))
     });
     for owner in ["one", "two"] {
@@ -421,6 +422,7 @@ fn has_one_reader(server: &Server) -> bool {
 fn an_owner_that_requests_a_shared_lock_twice_at_once_has_one_lock() {
     let servers = servers(1);
     let engine = engine(&servers);
+    // The requests race, so the order varies from run to run.
     for _ in 0..50 {
         let asked: Vec<_> = (0..3).map(|_| ask(&engine, patiently(b"job").shared())).collect();
         let guards: Vec<_> = asked.into_iter().map(|it| it.wait().unwrap()).collect();
@@ -465,6 +467,7 @@ fn a_re_entry_during_the_last_release_has_a_lock() {
     let engine = engine(&servers);
     for _ in 0..300 {
         let last = enter(&engine, patiently(b"job"));
+        // The barrier makes the entry and the drop meet as often as possible.
         let start = Barrier::new(2);
         let entered = thread::scope(|scope| {
             let entering = scope.spawn(|| {

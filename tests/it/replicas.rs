@@ -45,6 +45,7 @@ fn a_node_that_got_its_own_restart_guard_back_does_not_vote() {
         let (guard, replication_id) = (value(&node), info(&node, "replication", "master_replid"));
         take_over(&node, &copy);
         assert_eq!(value(&node), guard);
+        // Only the replication id shows that the node was a replica.
         assert_ne!(info(&node, "replication", "master_replid"), replication_id);
         assert!(!exists(&node, "job"), "it has lost its data");
         does_not_vote(&second, request.clone());

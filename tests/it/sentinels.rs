@@ -134,6 +134,7 @@ fn no_lock_is_held_twice_over_an_ordered_failover() {
 /// it again. During the failover one client holds the lock for as long as it can.
 fn nobody_holds_it_twice(mut watched: Watched, replace: impl FnOnce(&mut Watched)) {
     let builder = watched.builder().max_ttl(MAX_TTL).reconnect_backoff(MOMENT, 2 * MOMENT);
+    // The nodes are declared new, or the first lock would wait for a quarantine.
     redbolt::init(&builder.clone().build().unwrap(), LIMIT).unwrap();
     let (ledger, is_over) = (Ledger::default(), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -145,6 +146,7 @@ fn nobody_holds_it_twice(mut watched: Watched, replace: impl FnOnce(&mut Watched
         let lock = holder.acquire(patiently(b"job").ttl(MAX_TTL)).unwrap();
         let until = Instant::now() + lock.remaining();
         ledger.note(Instant::now(), until);
+        // The replica lacks this lock, so a vote of the promoted replica would be a second grant.
         watched.cut_replication();
         replace(&mut watched);
         let before = ledger.len();
@@ -198,6 +200,7 @@ impl Ledger {
 fn a_promoted_replica_is_quarantined() {
     let mut watched = Watched::new();
     vouch_for(&[&watched.master], 1);
+    // With the guard on the replica, only the run id shows that it is another server.
     eventually("the restart guard is copied", || exists(&watched.replica, "redbolt:guard"));
     let (first, second) = (warm_client(watched.builder()), warm_client(watched.builder()));
     watched.cut_replication();
@@ -246,6 +249,7 @@ fn without_the_restart_guard_a_failover_grants_a_lock_twice() {
 fn a_failover_is_followed_at_once_although_the_old_master_stays_up() {
     let watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
+    // Sentinels cannot make it a replica, so it keeps its connections.
     assert_eq!(watched.master.cmd("ACL SETUSER default -replicaof -slaveof"), ok());
     let client = warm_client(watched.builder().dead_peer_timeout(4 * LIMIT));
     watched.sentinels.fail_over("jobs");
@@ -262,6 +266,7 @@ fn a_failover_is_followed_at_once_although_the_old_master_stays_up() {
 fn a_failover_of_a_master_that_hangs_is_followed_at_once() {
     let watched = Watched::new();
     vouch_for(&[&watched.master], 1);
+    // The dead-peer timeout is longer than the test, so it cannot end the connection.
     let client = warm_client(watched.builder().dead_peer_timeout(4 * LIMIT));
     watched.master.pause();
     watched.sentinels.wait_for_another("jobs", &watched.master);
@@ -317,6 +322,7 @@ fn one_sentinel_that_reports_a_failover_is_not_followed() {
         count.parse::<u32>().unwrap()
     };
     let before = connections();
+    // The client has time to follow the false report.
     for _ in 0..10 {
         client.acquire(patiently(b"job")).unwrap().release().unwrap();
         thread::sleep(MOMENT);
@@ -434,6 +440,7 @@ fn an_old_master_isolated_with_a_client_grants_nothing_while_the_new_one_does() 
     let cut_off = warm_client(configured(among(ways.iter().map(Proxy::address))));
     let brief = || LockRequest::new(b"job").ttl(max_ttl / 4);
     cut_off.acquire(brief().wait(Wait::UpTo(LIMIT))).unwrap().release().unwrap();
+    // The client's connections to the sentinels stay open, but nothing arrives.
     ways.iter().for_each(|way| way.set(Mode::Stall));
     watched.sentinels.fail_over("jobs");
     watched.sentinels.wait_for_another("jobs", &watched.master);
@@ -518,6 +525,7 @@ fn a_sentinel_whose_name_does_not_resolve_blocks_no_node() {
     let count = Arc::clone(&look_ups);
     let builder = patient([address]).response_timeout(LIMIT / 50).resolve_hosts_by(move |_, _| {
         count.fetch_add(1, Ordering::Relaxed);
+        // The resolver never returns, because nothing is ever sent.
         let _ = hangs.lock().unwrap().recv();
         Err(ErrorKind::TimedOut.into())
     });

@@ -170,6 +170,7 @@ fn a_request_without_permission_for_every_step_leaves_nothing() {
     let server = Server::start();
     let of_set = ["zadd", "pexpireat", "zrem", "zremrangebyscore", "zrange", "zscore"];
     let of_string = ["get", "del", "set"];
+    // The script writes a string for the first reader, and a sorted set for later ones.
     for (held, commands) in [("", &of_string[..]), ("b", &of_set), ("bc", &of_set)] {
         for command in commands {
             server.cmd("DEL job");

@@ -56,6 +56,7 @@ fn all_that_a_client_does(client: &Client, servers: &[Server]) {
 fn a_cut_reply_leaves_nothing_locked() {
     let (servers, proxies) = proxied(1);
     let client = client_of(patient([proxies[0].address()]));
+    // The three replies together have 24 bytes.
     for limit in 0..=25 {
         let _ = client.acquire(patiently(b"job")).unwrap().release();
         proxies[0].set(Mode::CutAfter(limit));
