@@ -177,7 +177,8 @@ Example:
 pub(crate) const HOLD_HELP: &str = "\
 Takes the lock, and exits with 0 when it is held. A process in the background then extends it, and
 releases it when the process PID ends: by default the one that called redbolt, such as a script.
-In a subshell give --pid $$, or the lock ends with the subshell.
+In a subshell give --pid $$, or the lock ends with the subshell. A shell may also start one for what
+is in $(...): if redbolt notices that, it fails with 64.
 
 If the lock is lost or cannot be extended, the process and its descendants get SIGTERM, and SIGKILL
 --kill-after later, before the lock ends. With --on-loss warn they go on without it. Descendants

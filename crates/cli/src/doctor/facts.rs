@@ -34,6 +34,8 @@ pub(super) struct Facts {
     /// Round trips, the shortest first.
     pub(super) round_trips: Vec<Duration>,
     pub(super) denied: Option<Vec<Denied>>,
+    /// Whether the server answers clients that do not log in.
+    pub(super) is_open_to_all: Option<bool>,
     pub(super) slow_commands: Asked<Vec<Stall>>,
     pub(super) events: Asked<Vec<Stall>>,
     /// The keys without a TTL, except for the restart guard.
@@ -47,15 +49,32 @@ pub(super) fn ask(config: &Config, place: &Place, prefix: &[u8]) -> Facts {
         facts.is_open = true;
         facts.fill(&mut link, prefix, &config.settings().restart_guard_key)
     });
-    if let Err(error) = asked {
-        facts.is_refused = error.kind() == ErrorKind::PermissionDenied;
-        facts.failure = Some(error.to_string());
+    match asked {
+        Ok(()) if place.has_login() => facts.is_open_to_all = answers_strangers(config, place),
+        Ok(()) => {}
+        Err(error) => {
+            facts.is_refused = error.kind() == ErrorKind::PermissionDenied;
+            facts.failure = Some(error.to_string());
+        }
     }
     facts
 }
 
-/// How long one node may take.
-pub(super) fn patience(config: &Config) -> Patience {
+/// How long all questions to a node may take: those of the user, and one without a login.
+pub(super) fn longest(config: &Config) -> Duration {
+    patience(config).total + config.settings().response_timeout
+}
+
+/// Whether the server answers a client that does not log in; `None` if that was not found out.
+fn answers_strangers(config: &Config, place: &Place) -> Option<bool> {
+    let answer = config.settings().response_timeout;
+    let patience = Patience { connect: answer, answer, total: answer };
+    let mut link = Link::open(config, &place.without_login(), patience).ok()?;
+    Some(!matches!(link.ask(&[b"PING"]).ok()?, Frame::Error(_)))
+}
+
+/// How long the questions of the user may take.
+fn patience(config: &Config) -> Patience {
     let settings = config.settings();
     let (connect, answer) = (settings.connect_timeout, settings.response_timeout);
     Patience { connect, answer, total: connect + 4 * answer + PINGING }
@@ -150,13 +169,15 @@ fn absent_key(prefix: &[u8]) -> Vec<u8> {
 const REFUSALS: [&str; 2] = ["NOAUTH", "DENIED"];
 
 /// None of these has a password.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 10] = [
     "appendonly",
     "appendfsync",
     "save",
     "maxmemory-policy",
     "protected-mode",
     "bind",
+    "port",
+    "tls-auth-clients",
     "min-replicas-to-write",
     "latency-monitor-threshold",
 ];

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8, Failure> {
 /// Asks all nodes at once.
 fn examine(args: &DoctorArgs, client: &Client) -> Vec<Facts> {
     let config = client.config();
-    let within = facts::patience(config).total + MARGIN;
+    let within = facts::longest(config) + MARGIN;
     let prefix = args.prefix.as_bytes().to_vec();
     let answers =
         ask_every_node(config, Place::all(&args.nodes, config), within, move |config, place| {

@@ -33,6 +33,11 @@ impl Place {
         self.login.is_some()
     }
 
+    /// The same without a login: as the server's default user.
+    pub(crate) fn without_login(&self) -> Self {
+        Self { address: self.address.clone(), database: 0, login: None }
+    }
+
     /// The number of the database that the locks are in.
     pub(crate) fn database(&self) -> u32 {
         self.database

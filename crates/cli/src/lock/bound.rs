@@ -54,6 +54,10 @@ impl Bound {
         Ok(Self { process, others: Vec::new() })
     }
 
+    pub(super) fn pid(&self) -> i32 {
+        self.process.pid
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         self.process.has_ended()
     }

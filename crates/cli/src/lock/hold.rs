@@ -5,8 +5,10 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::{CommandExt, parent_id};
 use std::process::{self, Stdio};
 
@@ -31,12 +33,41 @@ pub(crate) fn run(args: &HoldArgs) -> Result<u8, Failure> {
     if args.pid.is_none() && parent_id() != pid {
         return Err(Failure::system("the calling process has ended"));
     }
+    if args.pid.is_none() && !args.sh && (args.fencing || args.permits.is_some()) {
+        refuse_short_lived(pid)?;
+    }
     let end = Hold::start(pid, bound)?.wait()?;
     if args.sh && end.status() != exit::SUCCESS {
         print(&exit_line(end.status()))?;
     }
     Ok(end.imitate())
 }
+
+/// Refuses a caller that ends when it has read the output: a subshell for what is in `$(…)`, with a pipe behind it. With
+/// `--sh` the shell itself finds out.
+fn refuse_short_lived(pid: u32) -> Result<(), Failure> {
+    let is_piped = fs::metadata("/proc/self/fd/1").is_ok_and(|out| out.file_type().is_fifo());
+    if is_piped && is_subshell(pid) {
+        return Err(Failure::usage(SUBSHELL));
+    }
+    Ok(())
+}
+
+/// Whether the process was forked by its parent and has executed no program since. Both have the same words then, and the
+/// addresses that the kernel chose for the program.
+fn is_subshell(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let Some(parent) = fields.split_ascii_whitespace().nth(1) else { return false };
+    ["cmdline", "auxv"].into_iter().all(|name| {
+        let read = |pid: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let own = read(&pid.to_string());
+        !own.is_empty() && own == read(parent)
+    })
+}
+
+const SUBSHELL: &str = "the caller is a subshell, which may end with this command: \
+    give --pid $$ for the script";
 
 /// The line with which a shell that evaluates the output ends: it must not go on without the lock.
 pub(crate) fn exit_line(status: u8) -> String {

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &HoldArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let config = super::config(&args.request, &args.nodes, inner.outer)?;
     let mut lease = Lease::new(config, &wanted(args), &args.nodes)?;
     let ended = match super::wait(&mut lease, &args.request, &args.key, &poller)? {
-        Waited::Granted => match commit(args, terms, &mut lease, &poller, notices) {
+        Waited::Granted => match commit(args, terms, &mut lease, &bound, &poller, notices) {
             Ok(true) => Keeper::new(&mut lease, &poller, &mut bound, args, terms)?.run(),
             Ok(false) => Ok(End::Exited(exit::LOST)),
             Err(failure) => Err(failure),
@@ -60,6 +60,7 @@ fn commit(
     args: &HoldArgs,
     terms: Terms,
     lease: &mut Lease,
+    bound: &Bound,
     poller: &Poller,
     notices: NoticeSender,
 ) -> Result<bool, Failure> {
@@ -70,7 +71,7 @@ fn commit(
         say(format_args!("{}: the lock ran out before it could be used", lease.name()));
         return Ok(false);
     }
-    tell(args, lease).map_err(|error| {
+    tell(args, lease, bound).map_err(|error| {
         let name = lease.name();
         Failure::system(format_args!("standard output: {error}; {name}: the lock is released"))
     })?;
@@ -93,11 +94,18 @@ fn wanted(args: &HoldArgs) -> Wanted<'_> {
 }
 
 /// Prints what the caller needs: lines for a shell, or the numbers of the lock.
-fn tell(args: &HoldArgs, lease: &Lease) -> io::Result<()> {
+fn tell(args: &HoldArgs, lease: &Lease, bound: &Bound) -> io::Result<()> {
     let slot = lease.slot().map(|slot| slot.to_string());
     let token = lease.fencing_token().map(|token| token.to_string());
     let mut text = String::new();
     if args.sh {
+        if args.pid.is_none() {
+            text += &format!(
+                "[ \"$$\" = {} ] || {{ {SUBSHELL} exit {}; }}\n",
+                bound.pid(),
+                exit::USAGE
+            );
+        }
         text += &format!("REDBOLT_KEY={}; export REDBOLT_KEY\n", word(&args.key));
         text += &format!("REDBOLT_HOLD_PID={}\n", process::id());
         for (variable, value) in [("REDBOLT_SLOT", slot), ("REDBOLT_FENCING_TOKEN", token)] {
@@ -111,6 +119,10 @@ fn tell(args: &HoldArgs, lease: &Lease) -> io::Result<()> {
     let mut out = io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
+
+/// In the shell that evaluates the output. Some shells start a process of their own for what is in `$(…)`.
+const SUBSHELL: &str =
+    "echo 'redbolt: the lock was taken for a subshell, which has ended: give --pid $$' >&2;";
 
 /// Leaves the caller's terminal and standard output. Standard error stays for messages, unless it is the same pipe.
 fn leave_caller() -> io::Result<()> {
@@ -200,17 +212,15 @@ impl<'a> Keeper<'a> {
             Action::Terminate if self.on_loss == OnLoss::Stop => {
                 self.bound.terminate();
                 let grace = show(self.terms.kill_after);
-                self.explain(&format!("stopping its process: SIGTERM, and SIGKILL within {grace}"));
+                self.explain(&format!("SIGTERM, and SIGKILL within {grace}"));
             }
             Action::Kill if self.on_loss == OnLoss::Stop => {
                 if !self.bound.have_all_ended() {
                     self.killed = Some(self.bound.kill());
-                    self.explain("stopping its process: SIGKILL");
+                    self.explain("SIGKILL");
                 }
             }
-            Action::Terminate | Action::Kill => {
-                self.explain("its process goes on without it (--on-loss warn)");
-            }
+            Action::Terminate | Action::Kill => self.warn(),
         }
     }
 
@@ -256,12 +266,21 @@ impl<'a> Keeper<'a> {
         self.poller.wait(&fds, within)
     }
 
+    /// The process goes on. There is one report, however the lock ends after that.
+    fn warn(&mut self) {
+        let is_told = mem::replace(&mut self.told, true);
+        if let Some(loss) = self.watchdog.loss().filter(|_| !is_told) {
+            let name = self.lease.name();
+            say(format_args!("{name}: {loss}\nits process goes on without it (--on-loss warn)"));
+        }
+    }
+
     fn explain(&mut self, measure: &str) {
         if mem::replace(&mut self.told, true) {
             return say(format_args!("its process goes on: {measure}"));
         }
         if let Some(loss) = self.watchdog.loss() {
-            say(format_args!("{}: {loss}\n{measure}", self.lease.name()));
+            say(format_args!("{}: {loss}\nstopping its process: {measure}", self.lease.name()));
         }
     }
 }

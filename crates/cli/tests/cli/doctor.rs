@@ -154,7 +154,7 @@ fn a_wrong_or_missing_password_is_named_and_not_shown() {
     unknown.node(0, "login").expect("fail", "WRONGPASS");
     Told::at(&world, &address).node(0, "login").expect("fail", "NOAUTH");
     let right = Told::at(&world, &format!("redis://:s3cret@{address}"));
-    right.node(0, "protection").expect("pass", "password");
+    right.node(0, "protection").expect("pass", "Clients must log in.");
     right.node(0, "votes").expect("warn", "it is new, or has lost its memory");
 }
 
@@ -232,6 +232,8 @@ fn commands_that_the_user_may_not_run_are_named() {
         Told::at(&world, &login)
     };
     told("").node(0, "commands").expect("pass", "");
+    // The default user needs no password.
+    told("").node(0, "protection").expect("pass", "listens for its own host only");
     told("-eval -evalsha").node(0, "commands").expect("fail", "not run EVAL, EVALSHA.");
     told("-client|tracking").node(0, "commands").expect("warn", "not run CLIENT TRACKING.");
     let told = told("-time -info -config -slowlog -scan resetchannels");

@@ -87,6 +87,27 @@ fn a_shell_does_not_go_on_without_the_lock() {
     assert_eq!(ran.stdout, "");
 }
 
+/// A shell starts a subshell for a list of commands in `$(…)`, and some also for one command with a redirection.
+#[test]
+fn a_subshell_that_ends_at_once_is_no_holder() {
+    let world = World::of(1);
+    for text in [
+        "eval \"$(\"$0\" hold --sh job || echo no)\"; echo went on",
+        "token=$(\"$0\" hold --fencing job || exit) || exit; echo went on",
+    ] {
+        let ran = run(script(&world, text)).expect(64).expect_says("give --pid $$");
+        assert_eq!(ran.stdout, "");
+        until_free(&world, "job");
+    }
+    let named =
+        "eval \"$(\"$0\" hold --sh --pid $$ job || echo no)\"; \"$0\" lock -n job true; echo $?";
+    assert_eq!(run(script(&world, named)).expect(0).stdout, "75\n");
+    until_free(&world, "job");
+    let long = "(\"$0\" hold --fencing job > token || exit; \"$0\" lock -n job true; echo $?)";
+    assert_eq!(run(script(&world, long)).expect(0).stdout, "75\n");
+    until_free(&world, "job");
+}
+
 #[test]
 fn standard_output_is_left_also_if_it_is_standard_error() {
     let world = World::of(1);
@@ -175,7 +196,7 @@ fn a_script_that_ignores_sigterm_is_killed_before_the_lock_ends() {
         }
         assert_eq!(ran.signal, Some(Signal::SIGKILL as i32), "{ran:?}");
         assert!(world.path("asked").exists(), "SIGTERM came first");
-        ran.expect_says("stopping its process: SIGKILL");
+        ran.expect_says("its process goes on: SIGKILL");
     });
 }
 

@@ -56,27 +56,34 @@ pub(super) fn notifications(subject: &Subject<'_>) -> Finding {
 
 pub(super) fn protection(subject: &Subject<'_>) -> Finding {
     let facts = subject.facts;
-    if subject.has_login {
-        return Finding::pass(PROTECTION, "Clients log in with a password.");
+    if subject.has_login && facts.is_open_to_all != Some(true) {
+        return Finding::pass(PROTECTION, "Clients must log in.");
     }
-    if subject.status.address.is_tls() {
-        return Finding::pass(PROTECTION, "Clients use TLS, and no password.");
+    let has_certificates = facts.setting("tls-auth-clients") == Some("yes");
+    if facts.setting("port") == Some("0") && has_certificates {
+        return Finding::pass(PROTECTION, "Clients must have a certificate.");
     }
-    let bind = facts.setting("bind").map(|bind| bind.split_whitespace().all(is_loopback));
-    match (facts.setting("protected-mode"), bind) {
+    exposure(facts.setting("protected-mode"), facts.setting("bind"))
+}
+
+/// Who reaches a server that asks for no password.
+fn exposure(protected_mode: Option<&str>, bind: Option<&str>) -> Finding {
+    let is_local = bind.map(|bind| bind.split_whitespace().all(is_loopback));
+    let todo = "Give the default user of the server a password, or turn that user off.";
+    match (protected_mode, is_local) {
         (_, Some(true)) => Finding::pass(PROTECTION, "The server listens for its own host only."),
         (Some("no"), _) => Finding::warn(
             PROTECTION,
-            "Protected mode is off and there is no password: all who reach the port can take and \
-             delete locks.",
-            "Give the server a password, or an ACL user for locks.",
+            "Clients need no password, and protected mode is off: all who reach the port can take \
+             and delete locks.",
+            todo,
         ),
         (Some(_), _) => Finding::warn(
             PROTECTION,
-            "Protected mode is on and there is no password: clients on other hosts are refused.",
-            "Give the server a password, or an ACL user for locks.",
+            "Clients need no password, so protected mode refuses those on other hosts.",
+            todo,
         ),
-        (None, _) => Finding::skip(PROTECTION, "The user may not read protected-mode."),
+        (None, _) => Finding::skip(PROTECTION, "The user may not read protected-mode and bind."),
     }
 }
 
@@ -108,6 +115,16 @@ mod tests {
             (Outcome::Fail, "The user may not run TIME, EVAL.")
         );
         assert_eq!(of(&[("CLIENT CACHING", Need::Queue)]).outcome, Outcome::Warn);
+    }
+
+    #[test]
+    fn a_server_that_asks_for_no_password_is_for_its_own_host() {
+        let of = |mode, bind| exposure(Some(mode), Some(bind)).outcome;
+        assert_eq!(of("no", "127.0.0.1 -::1"), Outcome::Pass);
+        assert_eq!(of("no", "* -::*"), Outcome::Warn);
+        assert_eq!(of("yes", "127.0.0.1 10.0.0.1"), Outcome::Warn);
+        assert_eq!(exposure(None, None).outcome, Outcome::Skip);
+        assert!(exposure(Some("no"), None).why.contains("all who reach the port"));
     }
 
     #[test]
