@@ -44,7 +44,8 @@ pub struct GhostsResult {
     pub controls: usize,
     /// The number of these repetitions in which the request ran after its undo.
     pub seen: usize,
-    /// The number of these repetitions in which its key still existed after the undo at half of the TTL.
+    /// The number of these repetitions in which its key still existed after the undo at half of the
+    /// TTL.
     pub kept: usize,
     /// The number of repetitions in which the server was restarted.
     pub restarts: usize,

@@ -121,7 +121,8 @@ enum Program {
     },
     /// Kill and stop the processes of `redbolt lock`, its command and the command's children
     Commands(Calls),
-    /// Send every signal to `redbolt lock`, `lead` and `acquire`, to their groups and to their commands
+    /// Send every signal to `redbolt lock`, `lead` and `acquire`, to their groups and to their
+    /// commands
     Signals(Calls),
     /// Run as a worker process
     #[command(hide = true)]

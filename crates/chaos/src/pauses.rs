@@ -38,7 +38,8 @@ pub struct PausesResult {
     pub looks_fooled: usize,
     /// The number of late writes of these holders that the fenced register refused.
     pub refused: usize,
-    /// The number of late writes of these holders that replaced the rival's value in the plain register.
+    /// The number of late writes of these holders that replaced the rival's value in the plain
+    /// register.
     pub overwritten: usize,
     /// The number of rivals' writes that the fenced register refused.
     pub rivals_refused: usize,

@@ -110,7 +110,8 @@ pub(crate) enum Report {
     /// The lock was granted, or the permit of this number, and a check at this moment found it
     /// held.
     Done,
-    /// The lock was granted, or the permit of this number, and a check at this moment found it held.
+    /// The lock was granted, or the permit of this number, and a check at this moment found it
+    /// held.
     Entered { at: Moment, token: Option<u64>, slot: Option<u16> },
     /// The worker writes from now on if it has read until now, or the other way round.
     Changed {

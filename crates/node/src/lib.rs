@@ -1,4 +1,5 @@
-//! An embedded Redis node for tests of programs that take redbolt locks: memory only, not a database.
+//! An embedded Redis node for tests of programs that take redbolt locks: memory only, not a
+//! database.
 //!
 //! [`Node::set`] starts the nodes of a test. They listen on loopback, each in a separate thread,
 //! and end when they are dropped. With [`Node::stop`] and [`Node::start_again`] a test does to a

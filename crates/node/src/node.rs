@@ -32,8 +32,9 @@ pub struct Node {
     clock: Clock,
     /// The effect of the next start on the keys.
     memory: Memory,
-    /// Reserves the port for the life of the node. Reserved only while stopped, the port would be free for a moment at
-    /// each stop and start, and another program on a busy machine could take it.
+    /// Reserves the port for the life of the node. Reserved only while stopped, the port would be
+    /// free for a moment at each stop and start, and another program on a busy machine could take
+    /// it.
     _reserved: Socket,
 }
 
@@ -44,8 +45,8 @@ struct Running {
 }
 
 impl Node {
-    /// Starts a new node on a free loopback port. It is quarantined for `max_ttl`, unless a client declares it as new
-    /// with `ConfigBuilder::new_nodes` or `redbolt::init`.
+    /// Starts a new node on a free loopback port. It is quarantined for `max_ttl`, unless a client
+    /// declares it as new with `ConfigBuilder::new_nodes` or `redbolt::init`.
     ///
     /// # Errors
     ///

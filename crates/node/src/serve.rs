@@ -46,8 +46,9 @@ enum Turn {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A process that another thread starts has a copy of the listener between its fork and its exec, so closing alone
-        // might leave the port in use for a moment. If this fails, the port is freed a little later.
+        // A process that another thread starts has a copy of the listener between its fork and its
+        // exec, so closing alone might leave the port in use for a moment. If this fails, the port
+        // is freed a little later.
         let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
     }
 }

@@ -158,8 +158,8 @@ impl Store {
         self.settings.password = password.into();
     }
 
-    /// Disables a command for all users, also in scripts; `None` enables it again. A subcommand is named with its
-    /// container, as in `client|id`.
+    /// Disables a command for all users, also in scripts; `None` enables it again. A subcommand is
+    /// named with its container, as in `client|id`.
     pub fn deny(&mut self, command: &str, denial: Option<Denial>) {
         self.denials.set(command, denial);
     }
@@ -269,8 +269,8 @@ impl Store {
         self.awaits_expiry() || self.sessions.tracking(conn).is_some()
     }
 
-    /// Adds the messages for everything noted during a command of `current` that named these keys, or outside of any
-    /// command.
+    /// Adds the messages for everything noted during a command of `current` that named these keys,
+    /// or outside of any command.
     pub(crate) fn settle(&mut self, current: Option<ConnId>, named: &[&[u8]]) {
         self.messages.add(&mut self.journal, &mut self.sessions, current, named);
     }

@@ -71,8 +71,8 @@ impl Journal {
 /// The connections to notify of changes, and the messages that they have not been sent.
 #[derive(Default)]
 pub(crate) struct Messages {
-    /// The keys that tracking connections have read since the last change. A key counts as the same one in all
-    /// databases.
+    /// The keys that tracking connections have read since the last change. A key counts as the same
+    /// one in all databases.
     readers: BTreeMap<Vec<u8>, BTreeSet<ConnId>>,
     unsent: VecDeque<(ConnId, Vec<u8>)>,
 }
@@ -101,8 +101,8 @@ impl Messages {
         self.unsent.retain(|(target, _)| *target != conn);
     }
 
-    /// Adds the messages for everything noted during a command of `current` that named these keys, or outside of any
-    /// command. Empties the journal.
+    /// Adds the messages for everything noted during a command of `current` that named these keys,
+    /// or outside of any command. Empties the journal.
     pub(crate) fn add(
         &mut self,
         journal: &mut Journal,

@@ -30,7 +30,8 @@ struct Arguments {
     /// Begin with a random seed, and print it
     #[arg(long, conflicts_with_all = ["seed", "replay"])]
     fresh: bool,
-    /// safe, clock-step, memory-loss-unguarded, waiting, shared, permits or profiles; all of them if not given
+    /// safe, clock-step, memory-loss-unguarded, waiting, shared, permits or profiles; all of them
+    /// if not given
     #[arg(long)]
     class: Option<Class>,
     /// Run the schedule of this seed, and print it
@@ -69,7 +70,8 @@ struct Arguments {
     /// Measure the crowds with hanging nodes and with a library's notifications, with this seed
     #[arg(long)]
     crowd: Option<u64>,
-    /// Run this many schedules of each kind of failover behind sentinels, with a client that is cut off
+    /// Run this many schedules of each kind of failover behind sentinels, with a client that is cut
+    /// off
     #[arg(long)]
     cut_off: Option<u64>,
     /// Plant bugs in the core, one at a time, and check that each is found

@@ -407,8 +407,8 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The elements to leave out of a schedule: `f0,f3,j1,c2,m0`, `n3` for three nodes, `calm` for a quiet
-/// network.
+/// The elements to leave out of a schedule: `f0,f3,j1,c2,m0`, `n3` for three nodes, `calm` for a
+/// quiet network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     pub(crate) faults: Vec<u16>,

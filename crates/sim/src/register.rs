@@ -63,7 +63,8 @@ impl Register {
         if stale { Err(token) } else { Ok(()) }
     }
 
-    /// Reads the fenced register. Fails with the token if it answered although a later holder had already written.
+    /// Reads the fenced register. Fails with the token if it answered although a later holder had
+    /// already written.
     pub(crate) fn read(&mut self, reader: User) -> Result<(), u64> {
         let User { job, token, granted, begun } = reader;
         let Some(token) = token else { return Ok(()) };

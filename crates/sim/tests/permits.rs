@@ -229,7 +229,8 @@ fn a_permit_takes_one_round_trip_and_few_commands() {
     }
 }
 
-/// Minutes of a core: `cargo test --profile sim -p redbolt-sim --test permits -- --ignored --nocapture`.
+/// Minutes of a core: `cargo test --profile sim -p redbolt-sim --test permits -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "the largest rows of the table take long, and are for the record"]
 fn a_thousand_permits_take_one_round_trip_and_few_commands() {

@@ -44,7 +44,8 @@ const FOUND: [(Class, u64); 45] = [
     // A waiter subscribed to a node that an attempt of a client without another node had won alone
     // (core/fair_queue.rs).
     (Class::Waiting, 9_893_743_659_836),
-    // A client waited in each attempt for a node that it had never reached, and missed its turn (core/hang.rs).
+    // A client waited in each attempt for a node that it had never reached, and missed its turn
+    // (core/hang.rs).
     (Class::Waiting, 10_105_733_510_046),
     // A process that had left a turn to others did not notice that one of them had come a moment
     // too late (core/wait_queue.rs).

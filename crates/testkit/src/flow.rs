@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use crate::request::{Requests, Words};
 
-/// The bytes in flight in one direction, with the times at which they arrive. They are never reordered.
+/// The bytes in flight in one direction, with the times at which they arrive. They are never
+/// reordered.
 #[derive(Debug, Default)]
 pub struct Stream(VecDeque<(u64, Vec<u8>)>);
 
@@ -67,7 +68,8 @@ impl Flow {
         self.requests.complete()
     }
 
-    /// Runs the requests that have arrived by `now`. Their replies, which `run` appends, arrive at `reply_at`.
+    /// Runs the requests that have arrived by `now`. Their replies, which `run` appends, arrive at
+    /// `reply_at`.
     pub fn serve(&mut self, now: u64, reply_at: u64, mut run: impl FnMut(&[&[u8]], &mut Vec<u8>)) {
         while let Some(bytes) = self.up.arrived(now) {
             let mut replies = Vec::new();

@@ -1,9 +1,9 @@
 //! `redbolt lock`, `lead` and `acquire` over and over, while every signal is sent to their
 //! processes, to their group and to all processes that they have started.
 //!
-//! SIGKILL and SIGSTOP go to only one of the two redbolt processes. Then no section may overlap with
-//! another one, and no failed `acquire` may leave a lock behind. In the control both processes are
-//! killed, and the same check has to find overlaps.
+//! SIGKILL and SIGSTOP go to only one of the two redbolt processes. Then no section may overlap
+//! with another one, and no failed `acquire` may leave a lock behind. In the control both processes
+//! are killed, and the same check has to find overlaps.
 
 use std::collections::BTreeMap;
 use std::fmt;
