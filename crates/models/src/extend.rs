@@ -203,6 +203,8 @@ impl Model for Extending {
     }
 
     fn wrong(&self, state: &State) -> Option<&'static str> {
+        // A deletion can admit the rival before the holder can learn of it, so two holders are no
+        // violation then.
         if self.deletions > 0 {
             let misled = state.holds(0) && state.supporters() < QUORUM;
             misled.then_some("a holder relies on nodes that have said no")
@@ -242,6 +244,7 @@ impl Extending {
         let mut next = *state;
         next.extends = 0;
         found(Step::GivenUp, next);
+        // A node counts only if its grant counted and it has not reported the key missing.
         let done = |node: &&Node| {
             let rounds = if self.own_round { round - 1..round } else { 0..round };
             let done = node.extensions[rounds].contains(&Extension::Done);
@@ -287,6 +290,7 @@ impl Extending {
             node.ttl = if longer { node.ttl.max(self.rounds[round]) } else { self.rounds[round] };
             node.owner = Some(false);
             node.extensions[round] = Extension::Done;
+            // A late reply to an earlier extension must not lengthen what the holder relies on.
             if present {
                 node.known = node.known.max(state.asked_for);
             }
@@ -295,6 +299,7 @@ impl Extending {
         if state.steps > 0 && node.owner.is_some() {
             let mut next = *state;
             next.steps -= 1;
+            // The key ends by the node's clock, which the holder cannot notice.
             (next.nodes[at].owner, next.nodes[at].ttl) = (None, 0);
             found(Step::Stepped { node: at }, next);
         }

@@ -323,6 +323,7 @@ impl<const N: usize, const C: usize> Model for FairQueue<N, C> {
         let process = |at: usize| Process { comes: self.comes[at], ..Process::AWAY };
         let processes = std::array::from_fn(process);
         let mut nodes = [node; N];
+        // Nodes are interchangeable, so the last ones stand for any that are down.
         nodes[N - self.down..].iter_mut().for_each(|node| node.stopped = true);
         vec![State { nodes, processes, faults: self.faults, passed: false }]
     }
@@ -410,6 +411,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         let mut next = *state;
         match process.phase {
             Phase::Away if process.comes > 0 => {
+                // The promise concerns only waiters whose place was known when this process came.
                 let behind = state.all_with_a_place() & !(1 << by);
                 let comes = process.comes - 1;
                 let is_in_queue = self.first_ask == FirstAsk::Script && self.waits[by];
@@ -426,6 +428,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
             }
             Phase::Holds => {
                 let is_native = self.deletes != Deletes::ByScript;
+                // Only a writer's string can be deleted by the server's command.
                 if is_native && self.modes[by] == Mode::Exclusive {
                     next.deletes(by);
                 }
@@ -495,6 +498,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
 
     /// Receives a stamp, which may become T and may make the place known.
     fn agree(&self, state: &mut State<N, C>, by: usize, stamp: u8) {
+        // The rule is the library's code; the variants below break it.
         if self.order == Order::Agreed {
             let received = state.received(by);
             let next = state.standpoint(by).after_reply(stamp.into(), &received, Self::QUORUM);
@@ -522,6 +526,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         match state.nodes[at].calls[by].mail {
             Mail::First | Mail::Read => self.first_runs(state, by, at, found),
             Mail::Unread => {
+                // A ticket found behind the grant may be older, so the grant is undone.
                 if state.nodes[at].has_others(by) {
                     let mut next = *state;
                     next.nodes[at].free(by, self.closes_at_undo());
@@ -564,6 +569,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         let mut next = *state;
         let is_deleted = self.deletes_natively(&mut next.nodes[at], by);
         let call = &mut next.nodes[at].calls[by];
+        // Without the script a marked key or a ticket would stay for ever.
         call.mail = match is_deleted || self.deletes == Deletes::Once {
             true if call.stamp == 0 => Mail::Nothing,
             _ => Mail::Leaves,
@@ -594,6 +600,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
             return found(Step::Runs { by, node: at, what: "is denied" }, next);
         }
         if is_plain && self.first_ask == FirstAsk::ReadBehind {
+            // The grant counts only once the queue was read behind it.
             next.nodes[at].holders |= 1 << by;
             next.nodes[at].calls[by].mail = Mail::Unread;
         } else {
@@ -634,12 +641,15 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         let (is_granted, stamp) = self.answers(&mut next.nodes[at], by, t);
         if is_granted {
             let mut next = self.granted(&next, by, at);
+            // Otherwise a waiter that is granted wherever it has a ticket never learns the stamps
+            // of a quorum.
             if stamp > 0 && self.grant_reports && next.processes[by].phase == Phase::Waits {
                 next.nodes[at].calls[by].received = stamp;
                 self.agree(&mut next, by, stamp);
             }
             return found(Step::Runs { by, node: at, what: "is granted" }, next);
         }
+        // A dead process receives no reply.
         let is_dead = state.processes[by].phase == Phase::Dead;
         let mail = if is_dead { Mail::Nothing } else { Mail::Stamp(stamp) };
         next.nodes[at].calls[by].mail = mail;
@@ -649,6 +659,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
     /// Returns true if the compare-and-delete finds a key to delete.
     fn deletes_natively(&self, node: &mut Node<C>, by: usize) -> bool {
         let has_key = node.holders >> by & 1 == 1;
+        // A marked value is more than the token, so it does not match.
         let is_marked = node.calls.iter().any(|call| call.stamp > 0);
         let finds = has_key && (!is_marked || self.deletes == Deletes::PastTheMark);
         if finds {
@@ -675,6 +686,8 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
     /// Runs a waiter's request on a node. Returns whether it is granted, and the stamp of its
     /// ticket, 0 for none.
     fn answers(&self, node: &mut Node<C>, by: usize, t: u8) -> (bool, u8) {
+        // The ticket is placed before the head is determined: a head on a free node would otherwise
+        // never learn that its place changes.
         let placed = match (node.calls[by].stamp, self.placing) {
             (stamp, _) if t == 0 => stamp,
             (0, _) | (_, Placing::Sets) => t,
@@ -696,6 +709,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         let raises = self.placing == Placing::RaisesWhereDenied;
         let stamp = stands_at(if raises { placed.max(t) } else { placed });
         node.calls[by].stamp = stamp;
+        // A free key with a queue must be closed, or a newcomer's plain request would take it.
         node.closed |= node.holders == 0 && self.closing().ask;
         (false, stamp)
     }
@@ -708,6 +722,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         let is_dead = next.processes[by].phase == Phase::Dead;
         next.nodes[at].calls[by].mail = if is_dead { Mail::Nothing } else { Mail::Granted };
         let count = next.nodes.iter().filter(|node| node.calls[by].mail == Mail::Granted).count();
+        // A dead process cannot hold the lock; its grants only block others.
         if count >= Self::QUORUM && !is_dead {
             let others = next.processes[by].behind;
             next.passed |= self.promises && !self.bears(by, others);
@@ -771,6 +786,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
     ) {
         let Faults { stops, skips, losses, .. } = state.faults;
         let node = state.nodes[at];
+        // A closed key lives as long as a live waiter renews it.
         let stays = self.closing().lasts && node.living(state) > 0;
         if node.closed && !stays {
             let mut next = *state;

@@ -269,6 +269,7 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
             if state.wipes > 0 {
                 let mut next = *state;
                 next.wipes -= 1;
+                // Clocks that agree propose a value larger than all earlier counters and tokens.
                 let above_all = state.highest() + 1;
                 let most = match self.wiped {
                     Wiped::AnEarlierOne => state.nodes[node].counter,
@@ -295,6 +296,7 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
                 return Some("a token is not above one that was held before it was asked for");
             }
             let others = (at + 1..A).filter(|&by| committed(&state.attempts[by]));
+            // Readers may share a token.
             let mut others = others.filter(|&by| !(self.shares(at) && self.shares(by)));
             if others.any(|by| state.attempts[by].token == attempt.token) {
                 return Some("two holders have the same token");
@@ -382,6 +384,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
                 Phase::GaveUp | Phase::Committed => {}
             }
         }
+        // Readers do not bound each other's tokens.
         let bind = |other: &usize| !self.shares(by) || !self.shares(*other);
         let others = (0..A).filter(bind).map(|other| state.attempts[other]);
         let held = others.filter(|a| a.phase == Phase::Committed);
@@ -407,6 +410,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
                 count += 1;
             }
             let counters = &counters[..count];
+            // Only a subset of granted nodes is a quorum that the client may know.
             if count < Self::QUORUM || subset.count_ones() as usize != count {
                 continue;
             }
@@ -420,6 +424,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
                 continue;
             }
             next.attempts[by].phase = Phase::Writing;
+            // Only granted nodes with lower counters need the write-back.
             for node in (0..N).filter(|&node| known(node).is_some_and(|c| c < token)) {
                 next.nodes[node].mail[by] = Mail::WriteBack;
             }
@@ -443,6 +448,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
 
     fn is_confirmed(&self, state: &State<N, A>, by: usize) -> bool {
         let Attempt { phase: Phase::Writing, token, .. } = state.attempts[by] else { return false };
+        // A grant that arrives during the write-back counts only by the rule for late grants.
         let counts = |node: &&Node<A>| match node.mail[by] {
             Mail::Granted(counter) => self.counts(counter, token),
             mail => mail == Mail::Confirmed,
@@ -497,6 +503,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
     /// Returns the counter after a write-back of `token`, or `None` if the node refuses it.
     #[must_use]
     pub fn written_back(&self, has_key: bool, counter: u8, token: u8) -> Option<u8> {
+        // A node without the client's key may have granted the lock to another client.
         let runs = has_key || self.write_back != WriteBack::Checked;
         runs.then(|| counter.max(token))
     }
@@ -539,6 +546,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
             }
             Mail::WriteBack => {
                 let token = state.attempts[by].token;
+                // The replica has the counter, but the node goes on with its own.
                 if self.replica_confirms {
                     let next = state.with_mail(by, node, Mail::Confirmed);
                     found(Step::RunsOnReplica { by, node }, next);
@@ -572,6 +580,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
                 Mail::Granted(_) => node.mail[by] = Mail::Nothing,
                 _ => {}
             }
+            // A key without a write-back that may run can only prevent grants.
             if !self.may_write(node, by) {
                 node.disown(by);
             }

@@ -269,6 +269,7 @@ impl Ghosts {
         if client.claim != Claim::None {
             client.age = (client.age + 1).min(2 * TTL + 1);
         }
+        // The TTL bounds whatever could not be undone.
         if client.age >= TTL && client.claim != Claim::None {
             (client.claim, client.owed, client.ghost) = (Claim::Forgotten, false, false);
             client.again_at = 0;
@@ -277,6 +278,7 @@ impl Ghosts {
             client.left[at] = client.left[at].saturating_sub(1);
             client.holds[at] &= client.left[at] > 0;
         }
+        // The network drops what it has kept for too long, and the client loses the connection.
         if self.network_keeps.is_some_and(|ticks| client.age >= ticks) {
             let silent = next.connections[OLD].queue[0].is_some();
             next.connections[OLD].queue = [None; 4];
@@ -335,6 +337,7 @@ impl Ghosts {
         let at = if client.link == Link::Old { OLD } else { NEW };
         if !matches!(client.link, Link::Down | Link::Gone) {
             let written = state.connections[at].queue.iter().flatten().count();
+            // Any prefix of the written commands may still reach the server.
             for kept in 0..=written {
                 let mut next = *state;
                 next.connections[at].queue[kept..].fill(None);
@@ -396,6 +399,7 @@ impl Ghosts {
             return false;
         }
         for at in [OLD, NEW, STRANGER] {
+            // After a restart the old ID may belong to another connection.
             if state.connections[at].id == OLD_ID {
                 state.stranger_killed |= at == STRANGER;
                 state.close(at);
@@ -409,6 +413,7 @@ impl Ghosts {
         match command {
             Command::Handshake => {
                 client.link = Link::New;
+                // IDs begin again in each run, so a kill in another run could hit a stranger.
                 let same = state.run == OLD_RUN || !self.same_run_only;
                 if client.ghost && same {
                     state.write(NEW, Command::Kill);
@@ -419,6 +424,7 @@ impl Ghosts {
             Command::Kill => {}
             Command::Ask(Token::First) if !client.answered => {
                 client.answered = true;
+                // The undo may have run already, so a late grant means nothing.
                 let counts = client.claim == Claim::Asked || !self.late_is_nothing;
                 client.holds[0] |= yes && counts && client.left[0] > 0;
             }
@@ -486,6 +492,7 @@ impl State {
         for at in [OLD, NEW, STRANGER] {
             next.close(at);
         }
+        // Connection IDs begin again with the process.
         (next.run, next.next_id) = (self.run + 1, 1);
         if !matches!(next.client.link, Link::Down | Link::Gone) {
             next.lose_link();

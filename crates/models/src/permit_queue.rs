@@ -335,6 +335,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         let mut next = *state;
         match process.phase {
             Phase::Away if process.comes > 0 => {
+                // The promise concerns only waiters whose place was known when this process came.
                 let has_place = |&at: &usize| at != by && state.processes[at].has_place;
                 let behind = (0..C).filter(has_place).map(|at| 1 << at).sum();
                 let comes = process.comes - 1;
@@ -377,6 +378,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
             state.clone().stamps_mut(|stamp| last = last.max(*stamp));
             for place in first..=last {
                 let mut next = *state;
+                // Makes room for a new stamp behind `place`.
                 next.stamps_mut(|stamp| *stamp += u8::from(*stamp > place));
                 let stamp = place + 1;
                 next.processes[by] = Process { phase: Phase::Waits, stamp, ..next.processes[by] };
@@ -430,6 +432,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
                 self.keep(&mut next.nodes[at], false);
                 found(Step::Leaves { by, node: at }, next);
                 let slot = state.processes[by].slot;
+                // A node that gave another slot is asked for the holder's slot.
                 if phase == Phase::Holds && self.heals && next.nodes[at].is_free(slot) {
                     next.nodes[at].calls[by] = Call { slot, stamp: 0, mail: Mail::Counts(slot) };
                     found(Step::Healed { by, node: at }, next);
@@ -478,6 +481,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         let slot = state.processes[by].slot;
         let stamp = state.nodes[at].calls[by].stamp;
         let mut next = *state;
+        // The move frees the old slot even if the new one is taken.
         next.nodes[at].calls[by].slot = 0;
         if !next.nodes[at].is_free(slot) {
             next.nodes[at].calls[by] = Call { slot: 0, stamp, mail: Mail::Nothing };
@@ -555,6 +559,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         let number = if self.permit == Permit::SameSlot { slot } else { 0 };
         let process = state.processes[by];
         let bears = |other: usize| {
+            // With several permits a waiter in the queue may pass another one for a permit.
             let are_permits = !self.alone[by] && !self.alone[other] && self.permits > 1;
             let has_stood = process.phase == Phase::Waits;
             self.promise == Promise::OfPermits && are_permits && has_stood
@@ -589,6 +594,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         let stamp = state.processes[by].stamp;
         let node = &mut state.nodes[at];
         node.calls[by].stamp = stamp;
+        // The mark precedes the decision, so that newcomers are denied from then on.
         self.keep(node, true);
         let fits = self.fits_in_queue(node, by);
         let stands = state.nodes.iter().filter(|node| node.calls[by].stamp > 0).count();
@@ -604,6 +610,7 @@ impl<const N: usize, const C: usize> PermitQueue<N, C> {
         let room = usize::from(self.permits).saturating_sub(node.held());
         let fits = self.has_room(node, by);
         fits && match self.admits {
+            // An exclusive waiter needs the whole resource.
             _ if self.alone[by] => before().count() == 0,
             Admits::WhereRoom => before().count() < room && !before().any(|it| self.alone[it]),
             Admits::BehindAnybody => before().count() < room,

@@ -223,6 +223,7 @@ impl Model for Promotion {
             Place::Old => self.steps_on_the_old(state, found),
             Place::New { .. } => self.steps_on_the_new(state, found),
         }
+        // While the holder's key is there, the old master denies the rival.
         if !matches!(state.key, Key::Holders(_)) && self.is_vouched_for(state) {
             found(Step::RivalTaken, State { key: Key::Rivals(self.ttl), ..*state });
         }
@@ -271,6 +272,7 @@ impl Promotion {
         if self.asks_first() && state.asked.is_none() {
             found(Step::Asks, State { asked: Some(0), ..*state });
         }
+        // The holder follows a majority of sentinels.
         if state.seats.iter().filter(|seat| seat.reported_holder).count() >= MOST {
             let outlives_answers = self.outlives_answers(known, state.asked);
             let place = Place::New { quarantine: self.quarantine, outlives_answers };
@@ -290,6 +292,8 @@ impl Promotion {
         if quarantine == 0 {
             found(Step::TakenAgain, State { held_for: self.ttl, known: self.ttl, ..*state });
         }
+        // An early extension counts only if the old master keeps the key until its replies no
+        // longer count for the rival.
         let counts = quarantine == 0 || outlives_answers || self.counts == Counts::All;
         if state.held_for > 0 && counts {
             found(Step::Extended, State { held_for: self.ttl, known: self.ttl, ..*state });

@@ -492,6 +492,8 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         if self.upgrade == Upgrade::OneToken && self.has_partner(of) && of.claim == 1 {
             state.each_call_of(of.partner(), |call| call.entry = 0);
         }
+        // An undo that deletes the whole key can hit other entries, so it must be able to run
+        // later.
         let undone_later = self.release == Release::Key || !self.lean;
         state.each_call_of(of, |call| {
             call.extension = Extension::No;
@@ -517,6 +519,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         let Some(mode) = self.mode(of) else { return };
         let node = &state.nodes[at];
         let votes = node.quarantine == 0;
+        // A partner's request has to ignore the client's other claim, which a plain SET NX cannot.
         let is_plain = mode == Mode::Exclusive && !(self.has_partner(of) && of.claim == 1);
         let looks = is_plain && self.write == WriteAsk::LookThenSet;
         let free = self.is_free(node, of, mode);
@@ -532,6 +535,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         let mut next = *state;
         next.nodes[at].call_mut(of).ask = then;
         if writes {
+            // The later SET overwrites whatever came in between.
             if looks {
                 next.nodes[at].each_call(|call| call.entry = 0);
             }
@@ -575,6 +579,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         let mut others = (0..C).flat_map(|client| [0, 1].map(|claim| Of { client, claim }));
         !others.any(|other| {
             let is_shared = self.mode(other) == Some(Mode::Shared);
+            // A claim that the request names does not block it.
             let is_named = self.has_partner(of) && of.claim == 1 && other == of.partner();
             let agrees = is_shared && (mode == Mode::Shared || ignores_readers);
             node.call(other).entry > 0 && other != of && !is_named && !agrees
@@ -628,6 +633,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
         }
         let counts = |node: &&Node<C>| {
             let call = node.call(of);
+            // A node whose grant does not count may lose the entry unnoticed.
             let granted = call.ask == Asked::Counts || self.extend == Extend::Present;
             call.extension == Extension::Done && granted
         };

@@ -510,6 +510,8 @@ impl<const N: usize> RestartGuards<N> {
             next.nodes.iter_mut().for_each(|node| node.calls[by].extend = Extension::UnderWay);
             found(Step::Extends { by }, next);
         }
+        // A node whose grant did not count may have lost a lock, so its key must not count for an
+        // extension.
         let counts = |node: &&Node| {
             let call = node.calls[by];
             let granted = self.rules.extend == Some(Extend::WhereOurs) || call.ask == Asked::Counts;
@@ -555,6 +557,7 @@ impl<const N: usize> RestartGuards<N> {
         let mut next = *state;
         let call = &mut next.nodes[node].calls[by];
         call.ask = if good { then } else { Asked::Out };
+        // A grant counts only if the handshake found the guard as expected.
         if call.ask == Asked::Counts && !call.handshake_done {
             call.ask = Asked::Out;
         }
@@ -609,6 +612,7 @@ impl<const N: usize> RestartGuards<N> {
         {
             let mut next = *state;
             next.faults.cuts -= 1;
+            // Commands in the lost connection may still run, but only a SET can do harm.
             let set = self.program()[usize::from(ran)..].contains(&Command::Set);
             let ask = if set { Asked::Ghost } else { Asked::Out };
             next.nodes[node].calls[by] = Call::new(ask, call.extend);
@@ -716,6 +720,7 @@ impl<const N: usize> RestartGuards<N> {
             if it.memory.value == Value::Present {
                 it.memory.value = Value::Copied;
             }
+            // The connections stay open, so only a check of the history reveals it.
             it.calls.iter_mut().for_each(|call| call.has_followed = call.handshake_done);
             next
         };
@@ -751,6 +756,7 @@ impl<const N: usize> RestartGuards<N> {
         {
             memory.free();
         }
+        // The saved memory matters only if a fault can bring it back.
         if state.faults.stale + state.faults.returns == 0 {
             *saved = Memory::EMPTY;
         }
@@ -813,6 +819,7 @@ impl<const N: usize> State<N> {
         let mut next = *self;
         let Node { calls, half, uptime, memory: now, .. } = &mut next.nodes[node];
         *now = memory;
+        // A restarted process has a new run ID, so the value no longer names it.
         if matches!(now.value, Value::Present | Value::Copied) {
             now.value = Value::Past;
         }

@@ -258,6 +258,7 @@ impl<const N: usize, const C: usize> Model for Semaphore<N, C> {
         for node in (0..N).filter(|_| state.losses > 0) {
             let mut next = *state;
             next.losses -= 1;
+            // A node is quarantined at once, because a later quarantine would only delay its votes.
             next.nodes[node].quarantine = self.quarantine;
             for call in &mut next.nodes[node].calls {
                 (call.slot, call.ttl) = (0, 0);
@@ -369,6 +370,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
         state.clients[by].settles = slot;
         for call in state.calls_mut(by).filter(|call| call.counts_for() != Some(slot)) {
             call.mail = match (call.mail, self.moves) {
+                // A node that owes an undo is not moved.
                 (Mail::Undo(slot), _) => Mail::Undo(slot),
                 (_, Moves::EndAnswer) => Mail::Move(0),
                 (Mail::Ask, Moves::KeepAnswer) => Mail::AskAndMove,
@@ -399,6 +401,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
             next.calls_mut(by).for_each(|call| call.extension = Extension::UnderWay);
             found(Step::Extends { by }, next);
         }
+        // An entry in another slot does not support this permit.
         let counts = |node: &&Node<C>| {
             let call = &node.calls[by];
             let is_of_slot = call.counts_for() == Some(slot) || self.extend == Extend::AnySlot;
@@ -472,6 +475,7 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
         let call = node.calls[by];
         // A permit's slot does not change, and each command names it.
         let Some(slot) = self.held(state, by) else { return };
+        // A quarantined node may have lost another client's entry for the slot.
         let votes = node.quarantine == 0 || self.heal == Heal::Unguarded;
         if call.heals && votes && node.is_free(slot, by) {
             let mut next = *state;

@@ -158,6 +158,7 @@ impl Model for SentinelAnswer {
         }
         let reported = state.seats.iter().filter(|seat| seat.reported_rival).count();
         match state.rival {
+            // The quarantine begins with the inspection, which follows the answers of a majority.
             Rival::Asks if reported > SENTINELS / 2 => {
                 found(Step::Looked, State { rival: Rival::Waits(self.quarantine), ..*state });
             }
@@ -194,6 +195,7 @@ impl SentinelAnswer {
             }
         }
         if let Some(asked) = seat.answer {
+            // Dating by the receipt would make a delayed answer look recent.
             let age = if self.age == Age::OfQuestion { asked } else { 0 };
             with(Step::Heard(at), Seat { answer: None, word: Some(age), ..seat });
         }

@@ -209,6 +209,7 @@ impl Model for Turns {
                 self.left(&next, by, |next| found(Step::GivesUp { by }, next));
             }
         }
+        // Time does not pass while a request is due.
         if !is_due {
             found(Step::Tick, state.tick());
         }
