@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::busy;
 use super::label;
 use super::log::{Log, Logger};
-use crate::net::{self, Address, AddressError, Clock, HostResolver, NetAccess, SentinelAccess};
+use crate::net::{self, Address, AddressError, Clock, HostResolver, NetAccess};
 #[cfg(feature = "tls")]
 use crate::net::{Connector, SentinelTls, TlsError, TlsSettings, TlsStream};
 use crate::proto::{
@@ -47,24 +47,7 @@ pub struct Config {
 impl Config {
     /// Begins a configuration with the defaults of [`Settings`].
     pub fn builder() -> ConfigBuilder {
-        ConfigBuilder {
-            settings: Settings::default(),
-            addresses: Vec::new(),
-            log: Logger::default(),
-            busy_poll: Duration::ZERO,
-            in_flight: 1 << 13,
-            clock: Clock::default(),
-            hosts: HostResolver::default(),
-            faults: Vec::new(),
-            users_alone: Vec::new(),
-            password: None,
-            sentinel_user: None,
-            sentinel_password: None,
-            #[cfg(feature = "tls")]
-            tls: TlsSettings::default(),
-            #[cfg(feature = "tls")]
-            sentinel_tls: SentinelTls::default(),
-        }
+        ConfigBuilder::default()
     }
 
     /// How many nodes there are.
@@ -173,16 +156,15 @@ impl Config {
 
 /// Gathers a [`Config`]. Each method says what it changes; the defaults are those of
 /// [`Settings`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until build"]
 pub struct ConfigBuilder {
     settings: Settings,
     addresses: Vec<Address>,
     log: Logger,
     busy_poll: Duration,
-    in_flight: usize,
-    clock: Clock,
-    hosts: HostResolver,
+    in_flight: Option<usize>,
+    net: NetAccess,
     /// Of the addresses.
     faults: Vec<ConfigFault>,
     /// Nodes whose address has a user without a password, and what is wrong if there is none.
@@ -295,7 +277,7 @@ impl ConfigBuilder {
         ///
         /// Above 16384 a node that answers slowly may refuse asks for a full pipeline
         /// ([`Cause::Backlog`](crate::report::Cause::Backlog)).
-        pub fn in_flight(limit: usize) => in_flight = limit;
+        pub fn in_flight(limit: usize) => in_flight = Some(limit);
 
         /// How many grants make a lock: more than half of the nodes.
         pub fn quorum(quorum: usize) => settings.quorum = Some(quorum);
@@ -389,7 +371,7 @@ impl ConfigBuilder {
         mut self,
         bend: impl Fn(ClockReading) -> ClockReading + Send + Sync + 'static,
     ) -> Self {
-        self.clock = Clock::bent(bend);
+        self.net.clock = Clock::bent(bend);
         self
     }
 
@@ -399,7 +381,7 @@ impl ConfigBuilder {
         mut self,
         resolve: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Self {
-        self.hosts = HostResolver::by(resolve);
+        self.net.hosts = HostResolver::by(resolve);
         self
     }
 
@@ -416,22 +398,18 @@ impl ConfigBuilder {
         let mut faults = self.find_faults();
         let mut found = |fault| faults.push(fault);
         self.log_in().unwrap_or_else(&mut found);
-        let credentials = self.sentinel_credentials_given().map_err(&mut found).ok().flatten();
+        let credentials = self.sentinel_credentials_given().map_err(&mut found);
+        self.net.sentinels.credentials = credentials.ok().flatten();
         #[cfg(feature = "tls")]
-        let (tls, sentinel_tls) =
-            Connector::for_all(self.tls, self.sentinel_tls.clone(), &self.addresses)
-                .unwrap_or_else(|error| {
-                    // Options that seem to be for nobody may be for a node that was not understood.
-                    Some(error.into()).filter(|_| all_are_known).into_iter().for_each(found);
-                    (None, None)
-                });
-        let sentinels = SentinelAccess {
-            credentials,
-            #[cfg(feature = "tls")]
-            is_over_tls: self.sentinel_tls.is_on,
-            #[cfg(feature = "tls")]
-            tls: sentinel_tls,
-        };
+        {
+            self.net.sentinels.is_over_tls = self.sentinel_tls.is_on;
+            let connectors = Connector::for_all(self.tls, self.sentinel_tls, &self.addresses);
+            (self.net.tls, self.net.sentinels.tls) = connectors.unwrap_or_else(|error| {
+                // Options that seem to be for nobody may be for a node that was not understood.
+                Some(error.into()).filter(|_| all_are_known).into_iter().for_each(found);
+                (None, None)
+            });
+        }
         let (Ok(core), true) = (proto::Config::new(self.settings), faults.is_empty()) else {
             return Err(ConfigError { faults });
         };
@@ -440,14 +418,8 @@ impl ConfigBuilder {
             addresses: self.addresses.into(),
             log: self.log,
             busy_poll: self.busy_poll,
-            in_flight: self.in_flight,
-            net: NetAccess {
-                clock: self.clock,
-                hosts: self.hosts,
-                sentinels,
-                #[cfg(feature = "tls")]
-                tls,
-            },
+            in_flight: self.in_flight.unwrap_or(IN_FLIGHT),
+            net: self.net,
         })
     }
 }
@@ -468,8 +440,8 @@ impl ConfigBuilder {
         if self.busy_poll > busy::LONGEST {
             faults.push(ConfigFault::BusyPoll { span: self.busy_poll });
         }
-        if !(1..=MAX_LOCKS).contains(&self.in_flight) {
-            faults.push(ConfigFault::InFlight { limit: self.in_flight });
+        if let Some(limit) = self.in_flight.filter(|limit| !(1..=MAX_LOCKS).contains(limit)) {
+            faults.push(ConfigFault::InFlight { limit });
         }
         faults
     }
@@ -661,6 +633,9 @@ impl fmt::Display for ConfigError {
 }
 
 impl Error for ConfigError {}
+
+/// How many calls an engine takes at one time, unless said otherwise.
+const IN_FLIGHT: usize = 1 << 13;
 
 #[cfg(test)]
 mod tests {

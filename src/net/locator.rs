@@ -25,7 +25,7 @@ use super::tls::{Certificates, Connector};
 use crate::proto::{Cause, Settings, Timestamp, sentinel_answer};
 
 /// What the connections of a client are made with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct NetAccess {
     pub(crate) clock: Clock,
     /// How names of hosts become addresses.

@@ -24,7 +24,7 @@ pub use clock::now;
 pub(crate) use clock::{Clock, Origin};
 pub(crate) use hosts::HostResolver;
 pub(crate) use locator::NetAccess;
-pub(crate) use sentinel::{SentinelAccess, locate};
+pub(crate) use sentinel::locate;
 pub(crate) use sockets::Sockets;
 pub(crate) use threads::start as start_thread;
 #[cfg(feature = "tls")]
