@@ -598,7 +598,7 @@ impl Driver {
             return None;
         }
         let event = self.next_event();
-        self.note(event);
+        self.note(event.as_ref());
         event
     }
 
@@ -722,7 +722,8 @@ impl Driver {
     }
 
     /// Gives an outcome to the log, which is the host's code.
-    pub(super) fn note(&mut self, event: Option<Event>) {
+    #[inline]
+    pub(super) fn note(&mut self, event: Option<&Event>) {
         if let Some(notes) = &mut self.notes {
             notes.note(self.config.addresses(), self.sockets.core(), event);
         }

@@ -49,15 +49,16 @@ impl Notes {
     }
 
     /// Notes an event that is about to be returned. What is known of the nodes comes before it: it is
-    /// why locks are refused, and the caller may not ask for another event.
-    pub(super) fn note(&mut self, addresses: &[Address], core: &Core, event: Option<Event>) {
+    /// why locks are refused, and the caller may not ask for another event. Kept out of the paths of drivers without a log.
+    #[cold]
+    pub(super) fn note(&mut self, addresses: &[Address], core: &Core, event: Option<&Event>) {
         for node in core.config().node_ids() {
             self.note_clock(addresses, core, node);
             self.note_node(addresses, core, node);
             self.note_push(addresses, core, node);
         }
         if let Some(event) = event {
-            self.note_lock(addresses, core, event);
+            self.note_lock(addresses, core, *event);
         }
     }
 

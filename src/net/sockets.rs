@@ -268,17 +268,23 @@ impl Sockets {
 
     fn apply_link_ops(&mut self) {
         while let Some(op) = self.core.poll_link() {
-            match op {
-                LinkOp::Close(link) => {
-                    #[cfg(feature = "tls")]
-                    self.explain_handshake(link.index());
-                    self.locator.forget_addresses(link.index());
-                    self.drop_socket(link.index());
-                }
-                LinkOp::Open(link) => {
-                    self.sockets[link.index()].link = Some(link);
-                    self.open(link.index());
-                }
+            self.apply_link_op(op);
+        }
+    }
+
+    /// A function of its own, so that a turn without such wishes does not save registers for them.
+    #[cold]
+    fn apply_link_op(&mut self, op: LinkOp) {
+        match op {
+            LinkOp::Close(link) => {
+                #[cfg(feature = "tls")]
+                self.explain_handshake(link.index());
+                self.locator.forget_addresses(link.index());
+                self.drop_socket(link.index());
+            }
+            LinkOp::Open(link) => {
+                self.sockets[link.index()].link = Some(link);
+                self.open(link.index());
             }
         }
     }

@@ -107,7 +107,7 @@ impl Outcomes {
         if driver.has_log() {
             self.wake();
         }
-        self.runtime.run(|| driver.note(event));
+        self.runtime.run(|| driver.note(event.as_ref()));
         event
     }
 

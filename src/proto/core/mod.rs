@@ -351,11 +351,12 @@ impl Core {
     /// Returns the next outcome.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        while let Some(event) = self.common.events.pop_front() {
-            match event {
-                Event::Observed(id) if !self.observers.polled(id) => {}
-                event => return Some(event),
-            }
+        let next = match self.common.events.pop_front() {
+            Some(Event::Observed(id)) => self.observers.skip_stale(id, &mut self.common.events),
+            next => next,
+        };
+        if next.is_some() {
+            return next;
         }
         let node = self.common.changed.iter().next()?;
         self.common.changed.remove(node);

@@ -12,11 +12,12 @@
 mod rounds;
 mod sight;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::proto::slab::{Key, Slab};
 use crate::proto::{
-    fence::COUNTER_PREFIX, key_state::KeyState, names::ObserverId, time::Timestamp, vote::Cause,
+    event::Event, fence::COUNTER_PREFIX, key_state::KeyState, names::ObserverId, time::Timestamp,
+    vote::Cause,
 };
 
 pub use self::sight::{Leader, LeaderVerdict, LeaderView, NodeSight};
@@ -75,12 +76,28 @@ impl Observers {
         Self { slots: Slab::new(), by_resource: BTreeMap::new() }
     }
 
-    /// Returns whether the verdict has changed since the last poll, and records this one.
+    /// Returns the next event to report: that of this observer, which was taken from the queue, or a
+    /// later one if that is stale.
     ///
     /// A verdict that changed and changed back between two polls has left two events in the queue,
     /// and [`unobserve`](Core::unobserve) does not remove the events of its observer.
     #[cold]
-    pub(super) fn polled(&mut self, id: ObserverId) -> bool {
+    pub(super) fn skip_stale(
+        &mut self,
+        id: ObserverId,
+        events: &mut VecDeque<Event>,
+    ) -> Option<Event> {
+        let mut next = Event::Observed(id);
+        while let Event::Observed(id) = next
+            && !self.polled(id)
+        {
+            next = events.pop_front()?;
+        }
+        Some(next)
+    }
+
+    /// Returns whether the verdict has changed since the last poll, and records this one.
+    fn polled(&mut self, id: ObserverId) -> bool {
         let Some(observer) = self.slots.find_mut(id) else { return false };
         let is_news = observer.polled != observer.announced;
         if is_news {
