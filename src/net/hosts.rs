@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::host_port::HostPort;
-use super::threads;
+use super::threads::{self, lock};
 
 /// The system's resolver, or what a test has instead.
 #[derive(Clone, Default)]
@@ -125,15 +125,10 @@ impl LookUp {
     }
 
     fn answer_by(&self, until: Instant) -> Option<Addresses> {
-        let mut answer = lock(&self.answer);
-        while answer.is_none() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            let woken = self.is_answered.wait_timeout(answer, left);
-            answer = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let left = until.saturating_duration_since(Instant::now());
+        let answer = lock(&self.answer);
+        let waited = self.is_answered.wait_timeout_while(answer, left, |it| it.is_none());
+        let (answer, _) = waited.unwrap_or_else(PoisonError::into_inner);
         answer.as_ref().map(|(_, answer)| answer.clone())
     }
 
@@ -141,10 +136,6 @@ impl LookUp {
     fn is_fresh(&self) -> bool {
         lock(&self.answer).as_ref().is_none_or(|(since, _)| since.elapsed() < FRESH)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// 32 nodes with 32 sentinels each are the most that a configuration names, and each has a master.

@@ -26,7 +26,7 @@ pub(crate) use hosts::HostResolver;
 pub(crate) use locator::NetAccess;
 pub(crate) use sentinel::locate;
 pub(crate) use sockets::Sockets;
-pub(crate) use threads::start as start_thread;
+pub(crate) use threads::{lock, start as start_thread};
 #[cfg(feature = "tls")]
 pub(crate) use tls::{Connector, SentinelTls, TlsSettings};
 #[cfg(feature = "tls")]

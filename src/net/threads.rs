@@ -1,4 +1,4 @@
-//! Starting the threads of the library.
+//! Starting the threads of the library, and the mutexes that they share.
 //!
 //! A signal to the process goes to any of its threads that does not block it. Invariant: no thread of the library takes one, so
 //! that a program which reads SIGTERM from a signalfd, or waits for it in one thread, does not die of it. The new thread
@@ -11,6 +11,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// Starts a thread that blocks all signals.
@@ -20,6 +21,11 @@ pub(crate) fn start<T: Send + 'static>(
 ) -> io::Result<JoinHandle<T>> {
     let _blocked = Blocked::new()?;
     Builder::new().name(name.to_owned()).spawn(work)
+}
+
+/// Locks a mutex, also one whose holder has panicked: what it guards is complete after each step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The signals of this thread are blocked until this is dropped.

@@ -30,7 +30,7 @@ mod shutdown;
 mod slot;
 mod thread;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ use super::metrics::MetricsReport;
 use super::own_poll::OwnPoll;
 use super::report::NodeReport;
 use super::start::StartError;
-use crate::net::start_thread;
+use crate::net::{lock, start_thread};
 use crate::proto::{
     AutoExtend, DetachedLock, LockRequest, UnlockScope, check_lock_name, debug_by_name,
 };
@@ -517,7 +517,7 @@ impl Handle {
         }
         let report = shared.report_by(until.checked_add(grace).unwrap_or(until));
         let Some(report) = report else { return ShutdownReport::default() };
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(thread) = lock(&self.thread).take() {
             // Its last act was the report, and a panic in it is part of that.
             let _ = thread.join();
         }

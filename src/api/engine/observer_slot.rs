@@ -2,12 +2,13 @@
 //!
 //! Invariant: only the latest observation is kept, and each is returned once as a change.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use super::reply::register;
 use super::runtime::Runtime;
 use crate::api::leader::Observation;
+use crate::net::lock;
 use crate::proto::ObserverId;
 
 pub(super) struct ObserverSlot {
@@ -40,14 +41,14 @@ impl ObserverSlot {
 
     pub(super) fn latest(&self) -> Option<Observation> {
         // In a forked child the mutex may be locked by a thread that is not there.
-        if self.runtime.is_ours() { self.lock().latest.clone() } else { None }
+        if self.runtime.is_ours() { lock(&self.state).latest.clone() } else { None }
     }
 
     pub(super) fn poll_changed(&self, waker: &Waker) -> Poll<Option<Observation>> {
         if !self.runtime.is_ours() {
             return Poll::Ready(None);
         }
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(fresh) = state.fresh.take() {
             return Poll::Ready(Some(fresh));
         }
@@ -64,7 +65,7 @@ impl ObserverSlot {
     /// after the message to the thread.
     #[must_use]
     pub(super) fn mark_dropped(&self) -> Option<Waker> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.is_dropped = true;
         state.waiter.take()
     }
@@ -73,21 +74,21 @@ impl ObserverSlot {
 /// The thread's side.
 impl ObserverSlot {
     pub(super) fn is_dropped(&self) -> bool {
-        self.lock().is_dropped
+        lock(&self.state).is_dropped
     }
 
     pub(super) fn id(&self) -> Option<ObserverId> {
-        self.lock().id
+        lock(&self.state).id
     }
 
     pub(super) fn set_id(&self, id: ObserverId) {
-        self.lock().id = Some(id);
+        lock(&self.state).id = Some(id);
     }
 
     /// Keeps an observation. Returns the waiter, to be woken after the turn.
     #[must_use]
     pub(super) fn record(&self, observation: Observation) -> Option<Waker> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.latest = Some(observation.clone());
         state.fresh = Some(observation);
         state.waiter.take()
@@ -96,14 +97,10 @@ impl ObserverSlot {
     /// Ends it: there will be no more observations.
     pub(super) fn close(&self) {
         let waiter = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             state.is_closed = true;
             state.waiter.take()
         };
         self.runtime.wake(waiter);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ObserverState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@
 //! readable until the thread polls. A push that is delayed between the two writes late, which wakes the thread for nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::observer_slot::ObserverSlot;
@@ -24,6 +24,7 @@ use crate::api::driver::Driver;
 use crate::api::error::{AcquireError, EngineError};
 use crate::api::inspection::{ForceUnlockReport, Inspection};
 use crate::api::report::NodeReport;
+use crate::net::lock;
 use crate::proto::{DetachedLock, LockMode, RequestError, UnlockScope};
 
 /// What the thread is asked to do.
@@ -128,7 +129,7 @@ impl Queue {
 
     /// Hands a message over; returns it if it comes too late.
     pub(super) fn push(&self, message: Message) -> Result<(), Message> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let ends = matches!(message, Message::Extend(..) | Message::Release(_));
         if inner.ended || inner.closed && !ends {
             return Err(message);
@@ -140,7 +141,7 @@ impl Queue {
 
     /// Hands over messages that begin together. Returns whether they came in time.
     pub(super) fn push_all(&self, messages: impl IntoIterator<Item = Message>) -> bool {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if inner.closed {
             return false;
         }
@@ -151,7 +152,7 @@ impl Queue {
 
     /// Takes nothing new from now on, and has the thread end by `until`.
     pub(super) fn close(&self, until: Instant) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.closed = true;
         if !inner.ended {
             inner.messages.push(Message::Close(until));
@@ -162,7 +163,7 @@ impl Queue {
     /// Swaps all messages into `taken`, which is empty.
     pub(super) fn take(&self, taken: &mut Vec<Message>) {
         debug_assert!(taken.is_empty(), "messages are carried out before more are taken");
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.asleep = false;
         self.is_filled.store(false, Ordering::Relaxed);
         std::mem::swap(&mut inner.messages, taken);
@@ -175,14 +176,14 @@ impl Queue {
 
     /// Has the next push wake the thread, unless there are messages. Returns whether the thread is to sleep.
     pub(super) fn prepare_sleep(&self) -> bool {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.asleep = inner.messages.is_empty();
         inner.asleep
     }
 
     /// Ends it. Returns the messages that will not be carried out.
     pub(super) fn end(&self) -> Vec<Message> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.closed = true;
         inner.ended = true;
         std::mem::take(&mut inner.messages)
@@ -197,10 +198,6 @@ impl Queue {
             // It fails only if the descriptor is gone, which lives as long as we do.
             let _ = self.waker.wake();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Pushed> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use super::runtime::Runtime;
 use super::slot::{LockSlot, Watcher};
 use crate::api::error::AcquireError;
 use crate::api::guard::ExtendError;
+use crate::net::lock;
 use crate::proto::{LockMode, LockRequest, LossCause, Profile, RequestError, debug_by_name};
 
 /// The locks of all owners.
@@ -70,17 +71,13 @@ impl Holds {
         Self { runtime, table: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Enters the lock that this owner holds; `None` if it holds none.
     fn enter(
         self: &Arc<Self>,
         owned: &Arc<Owned>,
         wanted: Wanted,
     ) -> Option<Result<Raising, AcquireError>> {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         Some(table.holds.get_mut(owned)?.enter(self, owned, wanted))
     }
 
@@ -91,7 +88,7 @@ impl Holds {
         guard: OwnedGuard,
         wanted: Wanted,
     ) -> Result<Raising, AcquireError> {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         if let Some(other) = table.holds.get_mut(owned) {
             let entered = other.enter(self, owned, wanted);
             // The mutex is free before the release: what that drops is not ours.
@@ -110,7 +107,7 @@ impl Holds {
 
     /// Drops one guard; the last one returns the lock.
     fn leave(&self, owned: &Arc<Owned>) -> Option<OwnedGuard> {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let hold = table.holds.get_mut(owned)?;
         hold.count -= 1;
         if hold.count > 0 {
@@ -120,14 +117,14 @@ impl Holds {
     }
 
     fn count(&self, owned: &Arc<Owned>) -> usize {
-        self.lock().holds.get(owned).map_or(0, |hold| hold.count)
+        lock(&self.table).holds.get(owned).map_or(0, |hold| hold.count)
     }
 
     /// Registers the waker of an acquisition, for the case that another one of the owner is granted. What it replaces is to
     /// be dropped after the mutex is free.
     #[must_use]
     fn watch(&self, owned: &Arc<Owned>, number: &mut Option<u64>, waker: &Waker) -> Option<Waker> {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let number = *number.get_or_insert_with(|| {
             table.entering_ever += 1;
             table.entering_ever
@@ -138,7 +135,7 @@ impl Holds {
 
     #[must_use]
     fn unwatch(&self, owned: &Arc<Owned>, number: u64) -> Option<Waker> {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let entering = table.entering.get_mut(owned)?;
         let waker = entering.remove(&number);
         if entering.is_empty() {
@@ -605,7 +602,7 @@ mod tests {
             assert!(
                 guards.windows(2).all(|pair| Arc::ptr_eq(&pair[0].lock.slot, &pair[1].lock.slot))
             );
-            assert_eq!(self.holds().lock().holds.len(), usize::from(!guards.is_empty()));
+            assert_eq!(lock(&self.holds().table).holds.len(), usize::from(!guards.is_empty()));
         }
     }
 
@@ -700,7 +697,10 @@ mod tests {
         fn check(&self) {
             let count = self.threads.iter().filter(|has| !matches!(has, Has::Nothing)).count();
             let holds = &self.engine.handle.holds;
-            assert_eq!(holds.lock().holds.values().map(|hold| hold.count).sum::<usize>(), count);
+            assert_eq!(
+                lock(&holds.table).holds.values().map(|hold| hold.count).sum::<usize>(),
+                count
+            );
             for has in &self.threads {
                 let Has::Entered(guard, mode) = has else { continue };
                 assert!(guard.is_valid() && guard.hold_count() == count);
@@ -769,13 +769,16 @@ mod tests {
             assert!(Pin::new(future).poll(&mut context).is_pending());
         }
         let holds = &engine.handle.holds;
-        assert_eq!(holds.lock().entering.values().map(BTreeMap::len).collect::<Vec<_>>(), [5]);
+        assert_eq!(
+            lock(&holds.table).entering.values().map(BTreeMap::len).collect::<Vec<_>>(),
+            [5]
+        );
         waiting.truncate(2);
         drop(first);
         let guards: Vec<_> = waiting.into_iter().map(|future| future.wait().unwrap()).collect();
         assert_eq!(guards[0].hold_count(), 2);
         drop(guards);
-        let inner = holds.lock();
+        let inner = lock(&holds.table);
         assert!(inner.holds.is_empty() && inner.entering.is_empty());
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! Invariant: a reply whose sender is gone has an answer, so that no caller waits for ever.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use super::runtime::{InFlight, Runtime};
 use crate::api::error::EngineError;
+use crate::net::lock;
 
 pub(super) struct Reply<T> {
     state: Mutex<ReplyState<T>>,
@@ -33,7 +34,7 @@ impl<T> Reply<T> {
     /// Sends the answer. If its future was dropped, the answer is dropped with the reply: a guard in it then releases
     /// its lock.
     pub(super) fn send(&self, value: T, runtime: &Runtime) {
-        let before = std::mem::replace(&mut *self.lock(), ReplyState::Sent(value));
+        let before = std::mem::replace(&mut *lock(&self.state), ReplyState::Sent(value));
         // After the mutex is free: the waker is not ours, and may poll this reply.
         if let ReplyState::Awaited(waiter) = before {
             runtime.wake(waiter);
@@ -42,7 +43,7 @@ impl<T> Reply<T> {
 
     /// Takes the answer if it is there. Panics if it was taken before, because `future` would never be woken.
     pub(super) fn poll(&self, future: &str, waker: &Waker) -> Poll<T> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, ReplyState::Taken) {
             ReplyState::Sent(value) => Poll::Ready(value),
             ReplyState::Taken => panic!("{future} was polled after it was ready"),
@@ -54,10 +55,6 @@ impl<T> Reply<T> {
                 Poll::Pending
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ReplyState<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

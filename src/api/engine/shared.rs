@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::queue::Queue;
 use super::runtime::Runtime;
 use super::shutdown::ShutdownReport;
+use crate::net::lock;
 
 pub(super) struct Shared {
     pub(super) runtime: Arc<Runtime>,
@@ -21,20 +22,15 @@ impl Shared {
 
     /// Keeps the report of the thread, which ends.
     pub(super) fn end(&self, report: ShutdownReport) {
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+        *lock(&self.report) = Some(report);
         self.ended.notify_all();
     }
 
     /// The report of the thread, if it ends by then.
     pub(super) fn report_by(&self, until: Instant) -> Option<ShutdownReport> {
-        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if report.is_some() || left.is_zero() {
-                return report.clone();
-            }
-            let waited = self.ended.wait_timeout(report, left);
-            report = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let left = until.saturating_duration_since(Instant::now());
+        let report = lock(&self.report);
+        let waited = self.ended.wait_timeout_while(report, left, |report| report.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 }

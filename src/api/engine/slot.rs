@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use crate::api::error::{AcquireError, EngineError};
 use crate::api::guard::ExtendError;
 use crate::api::lock_lost::{LockLost, LockName};
 use crate::api::report::RefusalReport;
+use crate::net::lock;
 use crate::proto::{
     FencingToken, Lease, LockId, LockMode, LockRequest, LossCause, Refusal, RefusalReason,
     Released, RequestError, Votes, step,
@@ -465,7 +466,7 @@ impl LockSlot {
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

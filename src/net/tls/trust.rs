@@ -12,7 +12,7 @@ use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WantsClientCert};
@@ -28,6 +28,7 @@ use rustls::{
 
 use super::session::Session;
 use crate::net::address::Address;
+use crate::net::threads::lock;
 
 /// What was chosen for all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -175,7 +176,7 @@ impl Connector {
     /// The contents of the files now. Blocks while they are read.
     pub(crate) fn read(&self) -> Result<Certificates, TlsError> {
         let files = Files::read(&self.settings)?;
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
         if files != current.files {
             let roots = Arc::clone(&current.roots);
             *current = Arc::new(Current::new(&self.settings, files, roots)?);
@@ -303,7 +304,7 @@ impl Current {
 
     /// With what a session with that place begins.
     fn of(&self, address: &Address) -> Arc<ClientConfig> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = lock(&self.places);
         if let Some(config) = places.get(address) {
             return Arc::clone(config);
         }
