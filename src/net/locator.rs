@@ -16,9 +16,7 @@ use super::clock::Clock;
 use super::host_port::HostPort;
 use super::hosts::{HostResolver, LookUps};
 use super::resolve::{Finding, Resolver, Route, RouteSources};
-use super::sentinel::{
-    MasterQuery, NewSubscription, OutstandingQueries, SentinelAccess, Subscriptions,
-};
+use super::sentinel::{MasterQuery, OutstandingQueries, SentinelAccess, Subscriptions};
 use super::socket::Socket;
 #[cfg(feature = "tls")]
 use super::tls::{Certificates, Connector};
@@ -43,7 +41,7 @@ pub(super) struct Locator {
     /// There is one if a node has a name, sentinels, or files of TLS.
     resolver: Option<Resolver>,
     look_ups: Arc<LookUps>,
-    subscriptions: Subscriptions,
+    pub(super) subscriptions: Subscriptions,
     /// When it was last checked whether all sentinels have a subscription.
     checked_at: Timestamp,
 }
@@ -123,10 +121,6 @@ impl Locator {
     #[inline]
     pub(super) fn sentinel_count(&self) -> usize {
         self.subscriptions.len()
-    }
-
-    pub(super) fn is_subscribed(&self) -> bool {
-        self.subscriptions.is_any_open()
     }
 
     pub(super) fn is_tls(&self, at: usize) -> bool {
@@ -246,18 +240,9 @@ impl Locator {
         }
     }
 
-    /// Reads from a sentinel. Returns its node.
-    pub(super) fn receive(&mut self, sentinel: usize, registry: &Registry) -> usize {
-        self.subscriptions.receive(sentinel, registry)
-    }
-
     /// The next finding of the resolver, which is to be taken.
     pub(super) fn next_finding(&mut self) -> Option<Finding> {
         self.resolver.as_mut().and_then(Resolver::next)
-    }
-
-    pub(super) fn subscribe(&mut self, node: usize, new: NewSubscription, registry: &Registry) {
-        self.subscriptions.add(node, new, registry);
     }
 
     /// Takes the route that was found for a link. Returns the outcome if the link still waits for it.

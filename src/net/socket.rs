@@ -85,11 +85,6 @@ impl Socket {
         registry.reregister(self.source(), token, interest)
     }
 
-    pub(super) fn deregister(&mut self, registry: &Registry) {
-        // It is closed right after, which removes it from any poll as well.
-        let _ = registry.deregister(self.source());
-    }
-
     fn source(&mut self) -> &mut dyn Source {
         match self {
             Self::Tcp(stream) => stream,
@@ -177,16 +172,12 @@ impl Socket {
 
     /// Closes it, over TLS with a closing message.
     pub(super) fn close_in(mut self, registry: &Registry) {
-        self.close();
-        self.deregister(registry);
-    }
-
-    /// Writes the closing message of TLS.
-    pub(super) fn close(&mut self) {
         #[cfg(feature = "tls")]
-        if let Self::Tls(tls) = self {
+        if let Self::Tls(tls) = &mut self {
             tls.1.close(&mut tls.0);
         }
+        // It is closed right after, which removes it from any poll as well.
+        let _ = registry.deregister(self.source());
     }
 }
 

@@ -157,7 +157,7 @@ impl Sockets {
             SocketState::Open(_) => link_socket.blocked,
         };
         command.iter().any(waits)
-            || self.locator.is_subscribed()
+            || self.locator.subscriptions.is_any_open()
             || push.iter().any(|link_socket| !matches!(link_socket.state, SocketState::Closed))
     }
 
@@ -303,7 +303,7 @@ impl Sockets {
         match token.checked_sub(1) {
             None if self.locator.has_resolver() => self.take_findings(),
             Some(sentinel) if sentinel < self.locator.sentinel_count() => {
-                let node = self.locator.receive(sentinel, &self.registry);
+                let node = self.locator.subscriptions.receive(sentinel, &self.registry);
                 self.follow_master(node);
             }
             _ => return false,
@@ -451,7 +451,7 @@ impl Sockets {
                     }
                 }
                 Finding::Sentinel { node, new } => {
-                    self.locator.subscribe(node, new, &self.registry);
+                    self.locator.subscriptions.add(node, new, &self.registry);
                     self.follow_master(node);
                 }
             }

@@ -218,9 +218,8 @@ impl SubscribedSentinel {
     }
 
     fn close(&mut self, registry: &Registry) {
-        if let Some(mut subscription) = self.subscription.take() {
-            subscription.socket.close();
-            subscription.socket.deregister(registry);
+        if let Some(subscription) = self.subscription.take() {
+            subscription.socket.close_in(registry);
         }
     }
 }
