@@ -6,11 +6,11 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::builder::RequestBuilder;
 use super::config::Config;
-use super::driver::{Driver, instant_in};
+use super::driver::Driver;
 use super::error::{AcquireError, unless_contended};
 use super::guard::LockGuard;
 use super::inspection::{ForceUnlockReport, Inspection};
@@ -346,15 +346,8 @@ impl Drop for Client {
     /// Lets go of what forgotten guards hold, and gives releases up to 50 ms to be confirmed.
     fn drop(&mut self) {
         let driver = self.driver.get_mut();
-        driver.release_all();
-        let until = Instant::now() + LAST_RELEASES;
-        while driver.has_pending_releases() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            driver.wait_at_most(left);
-        }
+        driver.sockets.release_all();
+        driver.wait_while(LAST_RELEASES, Driver::has_pending_releases);
     }
 }
 
@@ -366,15 +359,8 @@ fn settled(
     within: Duration,
     is_settled: impl Fn(&NodeReport) -> bool,
 ) -> NodeReport {
-    let until = instant_in(within);
-    loop {
-        let report = driver.node_report();
-        let left = until.saturating_duration_since(Instant::now());
-        if !driver.is_ours() || left.is_zero() || is_settled(&report) {
-            return report;
-        }
-        driver.wait_at_most(left);
-    }
+    driver.wait_while(within, |driver| !is_settled(&driver.node_report()));
+    driver.node_report()
 }
 
 /// Requests of one call. One for what an earlier one asks for could only wait for itself.

@@ -17,8 +17,7 @@ use super::config::Config;
 use super::detached;
 use super::inspection::{ForceUnlockReport, Inspection};
 use super::leader::Observation;
-use super::lock_lost::LockLost;
-use super::lock_lost::LockName;
+use super::lock_lost::{LockLost, LockName};
 use super::metrics::MetricsReport;
 use super::notes::Notes;
 use super::own_poll::OwnPoll;
@@ -571,10 +570,10 @@ impl Driver {
         patience.min(self.config.settings().response_timeout)
     }
 
-    /// Processes until all nodes have answered about a lock that is to be detached, or the timeout for that ends.
-    pub(super) fn await_answers(&mut self, id: LockId) {
-        let until = instant_in(self.detach_timeout(id));
-        while self.awaits_answers(id) {
+    /// Processes while this is so, for at most `within`.
+    pub(super) fn wait_while(&mut self, within: Duration, is_awaited: impl Fn(&Self) -> bool) {
+        let until = instant_in(within);
+        while self.is_ours() && is_awaited(self) {
             let left = until.saturating_duration_since(Instant::now());
             self.wait_at_most(left);
             // Not before: what came while this thread did not run is there.
@@ -735,11 +734,6 @@ impl Driver {
         self.read_at = self.sockets.core().latest();
     }
 
-    /// Releases everything, as when it is dropped.
-    pub(super) fn release_all(&mut self) {
-        self.sockets.release_all();
-    }
-
     fn check_process(&self) -> Result<(), RequestError> {
         if self.is_ours() { Ok(()) } else { Err(RequestError::Forked) }
     }
@@ -747,7 +741,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.release_all();
+        self.sockets.release_all();
     }
 }
 

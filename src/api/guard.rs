@@ -157,7 +157,8 @@ impl<'c> LockGuard<'c> {
     pub fn detach(mut self) -> Option<DetachedLock> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
-        driver.await_answers(self.id);
+        let patience = driver.detach_timeout(self.id);
+        driver.wait_while(patience, |driver| driver.awaits_answers(self.id));
         if driver.remaining(self.id).is_zero() {
             return None;
         }
