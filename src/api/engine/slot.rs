@@ -138,20 +138,17 @@ impl LockSlot {
     /// The validity that is left; zero once it was released. In a forked child it is zero: the child could not
     /// notice when the parent releases the lock.
     pub(super) fn remaining(&self) -> Duration {
-        let lease = match self.lock_if_ours() {
-            Some(state) if !state.has_ended() => state.lease,
-            _ => return Duration::ZERO,
-        };
+        let Some(lease) = self.held().map(|state| state.lease) else { return Duration::ZERO };
         lease.remaining(self.runtime.config.clock().now())
     }
 
     pub(super) fn fencing_token(&self) -> Option<FencingToken> {
-        self.lock_if_ours().filter(|state| !state.has_ended())?.token
+        self.held()?.token
     }
 
     /// The number of its permit, if it is one.
     pub(super) fn permit(&self) -> Option<u16> {
-        self.lock_if_ours().filter(|state| !state.has_ended())?.permit
+        self.held()?.permit
     }
 
     /// Marks it as released: its holder makes no more use of it. Returns the callbacks and the waiter that will not be called
@@ -175,18 +172,13 @@ impl LockSlot {
 
     /// Begins an extension, unless there can be none now. The message is to be queued by the caller.
     pub(super) fn begin_extension(&self, ttl: Duration) -> Result<Arc<ExtendReply>, ExtendError> {
-        let Some(mut state) = self.lock_if_ours() else {
-            return Err(self.not_extended_by(LossCause::Forked));
-        };
-        let refused = match (state.lost, &state.extension, &state.mode_change) {
-            (Some(cause), ..) => return Err(self.not_extended_by(cause)),
-            _ if state.is_released => RequestError::NotHeld,
-            (None, Some(_), _) => RequestError::ExtensionUnderWay,
-            (None, None, Some(_)) => RequestError::ModeChangeUnderWay,
-            (None, None, None) => {
-                let reply = Arc::default();
-                state.extension = Some((Arc::clone(&reply), ttl));
-                return Ok(reply);
+        let mut state = self.held_for_change()?;
+        let refused = match (&state.extension, &state.mode_change) {
+            (Some(_), _) => RequestError::ExtensionUnderWay,
+            (None, Some(_)) => RequestError::ModeChangeUnderWay,
+            (None, None) => {
+                let (reply, _) = state.extension.insert((Arc::default(), ttl));
+                return Ok(Arc::clone(reply));
             }
         };
         Err(ExtendError::Request(refused))
@@ -209,33 +201,25 @@ impl LockSlot {
         &self,
         mode: LockMode,
     ) -> Result<Arc<ExtendReply>, ExtendError> {
-        let Some(mut state) = self.lock_if_ours() else {
-            return Err(self.not_extended_by(LossCause::Forked));
-        };
+        let mut state = self.held_for_change()?;
         let keys = self.request.resources().count();
-        let keeps_mode = self.request.keeps_mode();
-        let refused = match (state.lost, mode, keeps_mode) {
-            (Some(cause), ..) => return Err(self.not_extended_by(cause)),
-            _ if state.is_released => RequestError::NotHeld,
-            (_, LockMode::Exclusive, _) if state.mode != LockMode::Shared => {
-                RequestError::NotShared
-            }
-            (_, _, Some(error)) => error,
-            (_, LockMode::Shared, _) if state.mode != LockMode::Exclusive => {
+        let refused = match (mode, self.request.keeps_mode()) {
+            (LockMode::Exclusive, _) if state.mode != LockMode::Shared => RequestError::NotShared,
+            (_, Some(error)) => error,
+            (LockMode::Shared, _) if state.mode != LockMode::Exclusive => {
                 RequestError::NotExclusive
             }
-            (_, LockMode::Shared, _) if keys > 1 => RequestError::SharedKeys { keys },
+            (LockMode::Shared, _) if keys > 1 => RequestError::SharedKeys { keys },
             _ if state.mode_change.is_some() => RequestError::ModeChangeUnderWay,
-            (_, LockMode::Exclusive, _) if state.extension.is_some() => {
+            (LockMode::Exclusive, _) if state.extension.is_some() => {
                 RequestError::ExtensionUnderWay
             }
             _ => {
                 if mode == LockMode::Shared {
                     state.mode = mode;
                 }
-                let reply = Arc::default();
-                state.mode_change = Some((Arc::clone(&reply), mode));
-                return Ok(reply);
+                let (reply, _) = state.mode_change.insert((Arc::default(), mode));
+                return Ok(Arc::clone(reply));
             }
         };
         Err(ExtendError::Request(refused))
@@ -465,16 +449,28 @@ impl LockSlot {
         self.runtime.is_ours().then(|| self.lock())
     }
 
+    /// The state of a lock that is neither lost nor released.
+    fn held(&self) -> Option<MutexGuard<'_, SlotState>> {
+        self.lock_if_ours().filter(|state| state.lost.is_none() && !state.is_released)
+    }
+
+    /// The same for a change of the lock, or why there can be none.
+    fn held_for_change(&self) -> Result<MutexGuard<'_, SlotState>, ExtendError> {
+        let lost = |cause| Err(self.not_extended_by(cause));
+        let Some(state) = self.lock_if_ours() else { return lost(LossCause::Forked) };
+        match state.lost {
+            Some(cause) => lost(cause),
+            None if state.is_released => Err(ExtendError::Request(RequestError::NotHeld)),
+            None => Ok(state),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, SlotState> {
         lock(&self.state)
     }
 }
 
 impl SlotState {
-    fn has_ended(&self) -> bool {
-        self.lost.is_some() || self.is_released
-    }
-
     /// Decides the acquisition. Returns the task that waits for it.
     fn decide(&mut self, outcome: Result<(), Box<AcquireError>>) -> Option<Waker> {
         self.acquisition = Acquisition::Decided(outcome);
