@@ -52,7 +52,7 @@ impl fmt::Debug for HostResolver {
 /// The look-ups, each shared by all callers that ask for the same host and port.
 #[derive(Default)]
 pub(super) struct LookUps {
-    resolver: HostResolver,
+    pub(super) resolver: HostResolver,
     pending: Mutex<HashMap<HostPort, Arc<LookUp>>>,
 }
 
@@ -68,10 +68,6 @@ type Addresses = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 impl LookUps {
     pub(super) fn new(resolver: HostResolver) -> Self {
         Self { resolver, pending: Mutex::default() }
-    }
-
-    pub(super) fn resolver(&self) -> &HostResolver {
-        &self.resolver
     }
 
     /// The addresses of a place, if they are known by then. A look-up that takes longer goes on, and the next call takes its

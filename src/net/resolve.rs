@@ -110,7 +110,7 @@ impl Resolver {
         sources: RouteSources,
     ) -> io::Result<()> {
         self.begin(link, move |_| {
-            let addresses = sources.look_ups.resolver().resolve(&place);
+            let addresses = sources.look_ups.resolver.resolve(&place);
             sources.route(addresses.map_err(|error| (Cause::NameLookup, error))?, None)
         })
     }

@@ -32,10 +32,6 @@ impl ExtendFuture {
         Self { reply, runtime }
     }
 
-    pub(super) fn failed(error: ExtendError, runtime: Arc<Runtime>) -> Self {
-        Self::new(Arc::new(Reply::of(Err(error))), runtime)
-    }
-
     /// Blocks until a quorum has answered: at most the configuration's `response_timeout`.
     ///
     /// # Errors
@@ -213,10 +209,6 @@ pub struct QueryFuture<T, E = EngineError> {
 impl<T, E: From<EngineError>> QueryFuture<T, E> {
     pub(super) fn new(reply: Arc<Reply<Result<T, E>>>, runtime: Arc<Runtime>) -> Self {
         Self { reply, runtime }
-    }
-
-    pub(super) fn failed(error: E, runtime: Arc<Runtime>) -> Self {
-        Self::new(Arc::new(Reply::of(Err(error))), runtime)
     }
 
     /// Blocks until the answer has come.

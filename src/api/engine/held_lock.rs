@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::future::{ExtendFuture, LossFuture};
 use super::queue::Message;
+use super::reply::Reply;
 use super::shared::Shared;
 use super::slot::LockSlot;
 use crate::api::guard::ExtendError;
@@ -69,7 +70,8 @@ impl HeldLock {
     }
 
     fn failed(&self, error: ExtendError) -> ExtendFuture {
-        ExtendFuture::failed(error, Arc::clone(&self.slot.runtime))
+        let reply = Arc::new(Reply::of(Err(error)));
+        ExtendFuture::new(reply, Arc::clone(&self.slot.runtime))
     }
 }
 

@@ -491,7 +491,7 @@ impl Engine {
     }
 
     fn refused<T, E: From<EngineError>>(&self, error: E) -> QueryFuture<T, E> {
-        QueryFuture::failed(error, Arc::clone(self.runtime()))
+        QueryFuture::new(Arc::new(Reply::of(Err(error))), Arc::clone(self.runtime()))
     }
 }
 
