@@ -55,9 +55,9 @@ impl ConfigBuilder {
 
     fn with_variables(mut self, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let variables = Variables { variable };
-        for &name in NAMES {
+        for (name, set) in OPTIONS {
             let value = variables.text(name).transpose();
-            let set = value.map(|value| set(self.clone(), name, &value?).map_err(wrong(name)));
+            let set = value.map(|value| set(self.clone(), &value?).map_err(wrong(name)));
             match set {
                 Some(Ok(builder)) => self = builder,
                 Some(Err(fault)) => self.report(fault),
@@ -72,6 +72,21 @@ impl ConfigBuilder {
             }
         }
     }
+}
+
+/// An option of TLS, which a build without TLS rejects.
+#[cfg(feature = "tls")]
+macro_rules! tls {
+    ($set:expr) => {
+        $set
+    };
+}
+
+#[cfg(not(feature = "tls"))]
+macro_rules! tls {
+    ($set:expr) => {
+        |_, _| Err("this program is built without redbolt's feature tls")
+    };
 }
 
 struct Variables<F> {
@@ -111,41 +126,6 @@ fn wrong(name: &'static str) -> impl Fn(&'static str) -> ConfigFault {
     move |problem| ConfigFault::Variable { name, problem }
 }
 
-fn set(builder: ConfigBuilder, name: &str, value: &str) -> Result<ConfigBuilder, &'static str> {
-    Ok(match name {
-        "REDBOLT_CONNECT_TIMEOUT" => builder.connect_timeout(span(value)?).outlast(span(value)?),
-        "REDBOLT_LABEL" => builder.label(value),
-        "REDBOLT_MAX_TTL" => builder.max_ttl(span(value)?),
-        "REDBOLT_PASSWORD_FILE" => builder.password_file(value),
-        "REDBOLT_RESPONSE_TIMEOUT" => builder.response_timeout(span(value)?).outlast(span(value)?),
-        "REDBOLT_RESTART_GUARD_KEY" => builder.restart_guard_key(value),
-        "REDBOLT_SENTINEL_PASSWORD_FILE" => builder.sentinel_password_file(value),
-        "REDBOLT_SENTINEL_USER" => builder.sentinel_user(value),
-        _ => return set_tls(builder, name, value),
-    })
-}
-
-#[cfg(feature = "tls")]
-fn set_tls(builder: ConfigBuilder, name: &str, value: &str) -> Result<ConfigBuilder, &'static str> {
-    Ok(match (name, value) {
-        ("REDBOLT_SENTINEL_TLS", "on" | "off") => builder.sentinel_tls(value == "on"),
-        ("REDBOLT_SENTINEL_TLS_CA", _) => builder.sentinel_tls_ca(value),
-        ("REDBOLT_SENTINEL_TLS_CERT", _) => builder.sentinel_tls_cert(value),
-        ("REDBOLT_SENTINEL_TLS_KEY", _) => builder.sentinel_tls_key(value),
-        ("REDBOLT_SENTINEL_TLS_SERVER_NAME", _) => builder.sentinel_tls_server_name(value),
-        ("REDBOLT_TLS_CA", _) => builder.tls_ca(value),
-        ("REDBOLT_TLS_CERT", _) => builder.tls_cert(value),
-        ("REDBOLT_TLS_KEY", _) => builder.tls_key(value),
-        ("REDBOLT_TLS_SERVER_NAME", _) => builder.tls_server_name(value),
-        _ => return Err("it must be on or off"),
-    })
-}
-
-#[cfg(not(feature = "tls"))]
-fn set_tls(_: ConfigBuilder, _: &str, _: &str) -> Result<ConfigBuilder, &'static str> {
-    Err("this program is built without redbolt's feature tls")
-}
-
 fn restart_trust(word: &str) -> Option<RestartTrust> {
     match word.trim() {
         "strict" => Some(RestartTrust::Strict),
@@ -172,24 +152,37 @@ fn span(text: &str) -> Result<Duration, &'static str> {
     span.ok().and_then(Result::ok).ok_or(NO_SPAN)
 }
 
-const NAMES: &[&str] = &[
-    "REDBOLT_CONNECT_TIMEOUT",
-    "REDBOLT_LABEL",
-    "REDBOLT_MAX_TTL",
-    "REDBOLT_PASSWORD_FILE",
-    "REDBOLT_RESPONSE_TIMEOUT",
-    "REDBOLT_RESTART_GUARD_KEY",
-    "REDBOLT_SENTINEL_PASSWORD_FILE",
-    "REDBOLT_SENTINEL_TLS",
-    "REDBOLT_SENTINEL_TLS_CA",
-    "REDBOLT_SENTINEL_TLS_CERT",
-    "REDBOLT_SENTINEL_TLS_KEY",
-    "REDBOLT_SENTINEL_TLS_SERVER_NAME",
-    "REDBOLT_SENTINEL_USER",
-    "REDBOLT_TLS_CA",
-    "REDBOLT_TLS_CERT",
-    "REDBOLT_TLS_KEY",
-    "REDBOLT_TLS_SERVER_NAME",
+/// Sets an option to the value of its variable.
+type Set = fn(ConfigBuilder, &str) -> Result<ConfigBuilder, &'static str>;
+
+const OPTIONS: [(&str, Set); 17] = [
+    ("REDBOLT_CONNECT_TIMEOUT", |it, value| {
+        Ok(it.connect_timeout(span(value)?).outlast(span(value)?))
+    }),
+    ("REDBOLT_LABEL", |it, value| Ok(it.label(value))),
+    ("REDBOLT_MAX_TTL", |it, value| Ok(it.max_ttl(span(value)?))),
+    ("REDBOLT_PASSWORD_FILE", |it, value| Ok(it.password_file(value))),
+    ("REDBOLT_RESPONSE_TIMEOUT", |it, value| {
+        Ok(it.response_timeout(span(value)?).outlast(span(value)?))
+    }),
+    ("REDBOLT_RESTART_GUARD_KEY", |it, value| Ok(it.restart_guard_key(value))),
+    ("REDBOLT_SENTINEL_PASSWORD_FILE", |it, value| Ok(it.sentinel_password_file(value))),
+    (
+        "REDBOLT_SENTINEL_TLS",
+        tls!(|it, value| match value {
+            "on" | "off" => Ok(it.sentinel_tls(value == "on")),
+            _ => Err("it must be on or off"),
+        }),
+    ),
+    ("REDBOLT_SENTINEL_TLS_CA", tls!(|it, value| Ok(it.sentinel_tls_ca(value)))),
+    ("REDBOLT_SENTINEL_TLS_CERT", tls!(|it, value| Ok(it.sentinel_tls_cert(value)))),
+    ("REDBOLT_SENTINEL_TLS_KEY", tls!(|it, value| Ok(it.sentinel_tls_key(value)))),
+    ("REDBOLT_SENTINEL_TLS_SERVER_NAME", tls!(|it, value| Ok(it.sentinel_tls_server_name(value)))),
+    ("REDBOLT_SENTINEL_USER", |it, value| Ok(it.sentinel_user(value))),
+    ("REDBOLT_TLS_CA", tls!(|it, value| Ok(it.tls_ca(value)))),
+    ("REDBOLT_TLS_CERT", tls!(|it, value| Ok(it.tls_cert(value)))),
+    ("REDBOLT_TLS_KEY", tls!(|it, value| Ok(it.tls_key(value)))),
+    ("REDBOLT_TLS_SERVER_NAME", tls!(|it, value| Ok(it.tls_server_name(value)))),
 ];
 const NODES: &str = "REDBOLT_NODES";
 const NODES_FILE: &str = "REDBOLT_NODES_FILE";
