@@ -54,6 +54,7 @@ use std::env;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use clap_complete::Shell;
 
 use crate::args::{Cli, Command};
 #[cfg(target_os = "linux")]
@@ -157,13 +158,15 @@ fn run(command: &Command) -> Result<u8, Failure> {
         Command::Node(args) => node::run(args),
         Command::Demo => demo::run(),
         Command::Man { directory } => man::run(directory),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "redbolt", &mut script);
-            print(&String::from_utf8_lossy(&script))?;
-            Ok(exit::SUCCESS)
-        }
+        Command::Completions { shell } => completions(*shell),
     }
+}
+
+fn completions(shell: Shell) -> Result<u8, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "redbolt", &mut script);
+    print(&String::from_utf8_lossy(&script))?;
+    Ok(exit::SUCCESS)
 }
 
 /// No signal that is not meant to end a short command ends it half-way.
