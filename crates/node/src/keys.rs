@@ -171,6 +171,7 @@ impl<'s> Keys<'s> {
 
     fn read(&mut self, key: &[u8]) -> Option<&Value> {
         self.live(key);
+        // A read of a missing key is tracked too, because its creation is a change.
         self.note_read();
         self.entries.get(key).map(|entry| &entry.value)
     }

@@ -162,6 +162,7 @@ impl Client {
 
     /// Answers, writes and reads until the socket blocks.
     fn turn(&mut self, store: &mut Store, clock: &Clock) -> Turn {
+        // One busy client must not keep the others waiting.
         for _ in 0..ROUNDS_PER_TURN {
             let more = !self.leaving && self.answer(store, clock);
             if self.flush().is_err() {
@@ -193,6 +194,7 @@ impl Client {
                 Ok(true) => {}
                 Ok(false) => return false,
                 Err(malformed) => {
+                    // It is unknown where the next request begins.
                     let text = format!("ERR Protocol error: {}", malformed.0);
                     Reply::new(replies).error(text.as_bytes());
                     store.disconnect(id);

@@ -136,6 +136,7 @@ impl Store {
     pub fn was_replica(&mut self, memory: Memory, replication_id: &str, now: ClockReading) {
         self.replace(memory, now);
         self.is_replica = false;
+        // Any key may have changed.
         self.journal.flushed();
         self.settle(None, &[]);
         self.report_replication_id(Some(replication_id));
@@ -204,6 +205,7 @@ impl Store {
         self.replace(memory, now);
         self.is_replica = false;
         self.loading_until = None;
+        // A server keeps loaded scripts only in memory.
         self.scripts.iter_mut().for_each(|script| script.loaded = false);
         self.run_id.clear();
         self.run_id.push_str(run_id);
@@ -216,6 +218,7 @@ impl Store {
             Memory::Lost => self.databases.iter_mut().for_each(Entries::clear),
             Memory::Stale(snapshot) => {
                 self.databases = snapshot.databases;
+                // Keys may have expired since the snapshot.
                 self.expire(now);
             }
         }

@@ -128,6 +128,7 @@ impl World {
     fn run(mut self) -> Played {
         while self.now < LONG {
             let next = (0..self.clients.len()).map(|at| self.next(at)).min().unwrap_or(LONG);
+            // Time always advances, so that no event repeats for ever.
             self.now = next.max(self.now + 1);
             (0..self.clients.len()).for_each(|at| self.step(at));
         }
@@ -196,6 +197,7 @@ impl World {
             store.command(conn, words, clock_there, replies);
         });
         if looks && at == HOLDERS {
+            // The inspection may have seen any lock that is held or requested now.
             let seen = self.clients.iter_mut().filter_map(|client| client.lock.as_mut());
             seen.for_each(|held| held.is_at_risk = true);
         }
@@ -306,6 +308,7 @@ impl World {
         let Some(ours) = valid(&self.clients[at]) else { return false };
         let others = self.clients.iter().enumerate().filter(|&(other, _)| other != at);
         others.filter_map(|(_, client)| valid(client)).any(|theirs| match (ours.1, theirs.1) {
+            // Permits exclude each other only in the same slot.
             (Some(slot), Some(other)) => slot == other,
             _ => !(ours.0 && theirs.0),
         })

@@ -366,6 +366,7 @@ impl Plan {
         self.jobs.retain(|job| {
             let at = at.next().unwrap_or_default();
             let client = keep(&cut.clients, job.client.into());
+            // The final checks need the newcomers.
             keep(&cut.jobs, at) && (client || job.kind == Kind::Probe)
         });
         let mut at = 0..;

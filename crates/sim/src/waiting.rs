@@ -267,6 +267,7 @@ impl Bench {
     fn measured(mut self) -> Measured {
         let grants = self.waits.len();
         let waiting = self.processes.iter().filter(|process| process.is_waiting);
+        // Processes that still wait count with their wait so far.
         self.waits.extend(waiting.map(|process| self.now - process.asked));
         let shares = self.processes.iter().map(|process| process.grants);
         let shares = (shares.clone().min().unwrap_or(0), shares.max().unwrap_or(0));
@@ -340,6 +341,7 @@ impl Bench {
 
     fn timer(&mut self, at: usize) {
         let process = &mut self.processes[at];
+        // Only the event of the latest timer counts.
         if process.armed == self.now {
             process.armed = Time::MAX;
             process.core.fire(clocks(self.now));
@@ -387,6 +389,7 @@ impl Bench {
         }
         let arrives = self.now + self.delay();
         let Some((last, _)) = self.processes[at].last.get_mut(&link) else { return };
+        // Bytes on one connection arrive in order.
         *last = arrives.max(*last + 1);
         let arrives = *last;
         self.push(arrives, Event::Up(at, link, bytes));
@@ -438,6 +441,7 @@ impl Bench {
             return;
         };
         let Some(conn) = node.conn(at, link) else {
+            // The connection has ended, so the next bytes are served.
             return self.push(self.now, Event::Serve(name));
         };
         let clock = NodeNow::from_micros(EPOCH_US + self.now / 1_000);
@@ -508,6 +512,7 @@ impl Node {
     fn new(name: usize, reported: Teller) -> Self {
         let mut store = Store::new(&format!("{name:040}"), NodeNow::from_micros(EPOCH_US));
         if reported == Teller::ByLibrary {
+            // Then only the library's own messages wake waiters.
             store.deny("client|tracking", Some(Denial::Forbidden));
         }
         Self { store, peers: BTreeMap::new(), inbox: VecDeque::new(), is_busy: false }

@@ -50,6 +50,7 @@ pub(super) fn acquire_fenced(
             raised = count.floor() + 1.0;
         }
     }
+    // Odd numbers are the readers'.
     let raised = (raised as u64).next_multiple_of(2);
     let mut text = Vec::new();
     decimal(&mut text, raised);
@@ -150,6 +151,7 @@ pub(super) fn undo_value(calls: &mut Calls<'_>, name: &[u8], token: &[u8]) -> Re
         return Ok(calls.del(name)?);
     }
     if is_marked {
+        // The queue goes first, so the resource does not become free for newcomers.
         calls.del(name)?;
         close(calls, name)?;
     }

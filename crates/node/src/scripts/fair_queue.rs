@@ -74,6 +74,7 @@ fn its_turn(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<(ClockReading, i64, 
     if let Some(fenced) = &ask.fenced {
         check_clock(fenced.proposal, time.micros())?;
     }
+    // Nothing else needs to be checked then: an expired ticket would get the same place again.
     let (stamp, state) = match has_its_turn(calls, ask)? {
         true => (ask.stamp, State::Free),
         false => wait_in_queue(calls, ask, time)?,
@@ -148,6 +149,7 @@ pub(super) fn leave_queue(
     if calls.zcard(stamps)? > 0 {
         calls.zrem(ends, name)?;
         calls.del(ticket)?;
+        // Expired tickets must not keep the resource marked.
         drop_dead_tickets(calls, [stamps, ends, ticket], now)?;
         if calls.zcard(stamps)? > 0 {
             return Ok(found);
@@ -159,6 +161,7 @@ pub(super) fn leave_queue(
         None => unmark(calls, resource)?,
         Some(Some(value)) if value == CLOSED => drop(calls.del(resource)?),
         Some(Some(value)) if begins_with_digits(&value) => match marked(&value) {
+            // A valid holder gets back its TTL, without the additional time of the mark.
             Some((token, ends)) if ends > now => calls.set_for(resource, token, ends - now)?,
             Some(_) => drop(calls.del(resource)?),
             None => {}
@@ -187,6 +190,7 @@ pub(super) fn view_queue(
         if left <= 0 || shown.len() == MAX_VIEWED {
             continue;
         }
+        // No ticket is this long, so another program wrote the set.
         if name.len() > LONGEST_TICKET {
             return Ok(Answer::Bulk(Vec::new()));
         }
@@ -236,6 +240,7 @@ fn kept(
 
 fn unmark(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
     let (kind, left) = (calls.kind(resource)?, calls.pttl(resource)?);
+    // No script of the queue writes a resource without a TTL.
     if left == -1 {
         return Ok(());
     }
@@ -318,6 +323,7 @@ impl<'a> Ask<'a> {
             return Err(BAD_ARGUMENTS);
         };
         let (token, ttl) = token_and_ttl(argv)?;
+        // As a token, a ticket has another name on each node.
         let node = token.get(TOKEN_DIGITS - 2..TOKEN_DIGITS).unwrap_or_default();
         let name = argv[argv.len() - 1];
         let label = token.get(TOKEN_DIGITS..).unwrap_or_default();
@@ -392,6 +398,8 @@ fn join_queue(
     time: ClockReading,
 ) -> Result<(i64, bool), Stop> {
     let live = time.millis() + TICKET_MS;
+    // This is called first, or the set could be left without a TTL. It succeeds only if there are
+    // tickets already.
     let others = calls.pexpireat(ask.stamps, live)?;
     if others {
         drop_dead_tickets(calls, [ask.stamps, ask.ends, ask.ticket], time.millis())?;
@@ -406,6 +414,7 @@ fn join_queue(
     calls.zadd(ask.ends, live, &ask.me)?;
     calls.pexpireat(ask.stamps, live)?;
     calls.pexpireat(ask.ends, live)?;
+    // The waiters behind this one watch the key, so it must not expire before the ticket.
     if has_moved || calls.pttl(ask.ticket)? < OUTLIVES_MS {
         calls.set_for(ask.ticket, stamp.to_string().as_bytes(), 2 * TICKET_MS)?;
     }
@@ -424,6 +433,7 @@ fn behind_all(
     }
     let members = if others { calls.zrange(ask.stamps)? } else { None };
     let last = members.and_then(|members| members.iter().next_back()).map_or(0, |(_, at)| at);
+    // A client whose clock is far ahead must not push later stamps into the future.
     let latest = time.micros().cast_signed() + FARTHEST_AHEAD_US;
     Ok(ask.proposal.min(latest).max(last + 1))
 }
@@ -475,6 +485,8 @@ fn read_blockers(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<Way
         Ok(None) => NO_KEY,
         _ => calls.pttl(resource)?,
     };
+    // The key still exists in its last millisecond, but a wait of 0 ms would mean that nothing
+    // blocks.
     let left = if left == 0 { 1 } else { left };
     let mut value = caught(value)?;
     if let Some(Some(bytes)) = &mut value
@@ -482,6 +494,7 @@ fn read_blockers(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<Way
         && bytes.strip_prefix(READER).is_some_and(begins_with_digits)
         && !bytes.iter().any(u8::is_ascii_control)
     {
+        // Other readers can join a set, but not a string.
         let lone = Found::String(std::mem::take(bytes));
         make_members(calls, resource, &lone, |mode, _| mode == Mode::Reader)?;
         value = caught(calls.get(resource).map(|value| value.map(<[u8]>::to_vec)))?;
@@ -520,6 +533,7 @@ fn read_blockers(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<Way
 }
 
 fn read_set(calls: &mut Calls<'_>, resource: &[u8], now: i64, left: i64) -> Result<Way, Stop> {
+    // Expired readers must not count as blockers.
     calls.zremrangebyscore(resource, now)?;
     let found = calls.zrange(resource)?;
     let members: Vec<_> = found.into_iter().flat_map(|members| members.iter()).collect();
@@ -531,6 +545,7 @@ fn read_set(calls: &mut Calls<'_>, resource: &[u8], now: i64, left: i64) -> Resu
         Some((_, end)) => (if is_marked { State::Marked } else { State::Set }, end - now),
         None => (State::Free, 0),
     };
+    // At most its own two claims can be next to a writer, so it is among the first members.
     let has_writer = members.iter().take(4).any(|(name, _)| name.starts_with(WRITER));
     Ok(Way { beside: if has_writer { alone } else { 0 }, ..Way::of(state, left, alone) })
 }
@@ -558,6 +573,7 @@ fn read_slots(
     } else if held < way.room {
         (way.open, way.room) = (0, way.room - held);
     } else {
+        // The holder that ends first makes room for one waiter.
         let first = calls.zrange(keys.ends)?.and_then(|all| all.iter().next());
         (way.open, way.room) = (first.map_or(0, |(_, end)| end - now), 1);
     }
@@ -650,6 +666,7 @@ fn call_the_first(
         true => way.open != 0,
         false => way.alone != 0,
     };
+    // A call ends when the called waiter asks, or when it is blocked again.
     let mut is_over = called.as_ref().is_some_and(|(_, whom)| is_blocked(whom) || *whom == ask.me);
     if mutant!(CallsStay) {
         is_over = false;
@@ -659,6 +676,7 @@ fn call_the_first(
         called = None;
     }
     let mut before = Before::default();
+    // One request can remove several heads that do not come.
     for _ in 0..MOST_AT_ONCE {
         before = who_stands_before(calls, ask, way.room)?;
         if before.count == 0 {
@@ -675,6 +693,7 @@ fn call_the_first(
                 b'p' => way.open == 0 && before.has_other,
                 _ => false,
             };
+            // Only the waiter in front blocks the requester, so it has to show that it is alive.
             if is_only_obstacle {
                 before.pinged = ping(calls, ask, &before, now)?;
             }
@@ -720,6 +739,8 @@ fn ping(
     }
     let grace = grace_of(nearest);
     let left = calls.zscore(ask.ends, nearest)?.map_or(i64::MAX, |ends| ends - now);
+    // An end too far ahead was written before the node's clock was set back. A near one needs no
+    // ping.
     let is_due = left > TICKET_MS || left <= TICKET_MS - PINGED_AFTER_MS && left > grace;
     if is_due {
         calls.zadd(ask.ends, now + grace, nearest)?;
@@ -776,6 +797,7 @@ fn mark_blockers(calls: &mut Calls<'_>, resource: &[u8], way: &Way, now: i64) ->
             calls.hset(resource, &[(QUEUE_MARK, b"1")])?;
             calls.pexpireat(resource, now + way.alone + OUTLIVES_MS)?;
         }
+        // A closed key is written again only if it would expire before the ticket.
         State::Free if value != CLOSED || way.left < TICKET_MS => close(calls, resource)?,
         State::Free | State::Marked | State::Other => {}
     }
@@ -793,6 +815,7 @@ fn raised_counter(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<Option<u64>, S
         true => count as u64 + 1,
         false => fenced.proposal,
     };
+    // Odd numbers are the readers'.
     Ok(Some(next.next_multiple_of(2)))
 }
 
@@ -822,6 +845,7 @@ fn share_in_queue(
     rehearse_undo(calls, ask.resource, now)?;
     deny_twin(calls, ask.resource, ask.token, ask.nodes)?;
     set_counter(calls, ask, counter)?;
+    // The ticket stays until the waiter leaves the queue, so the resource is marked at once.
     calls.zadd(ask.resource, NEVER, QUEUE_MARK)?;
     share(calls, ask.resource, ask.token, now, ask.ttl)
 }

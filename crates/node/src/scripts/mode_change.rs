@@ -51,6 +51,7 @@ pub(super) fn upgrade_fenced(
     check_clock(proposal, time.micros())?;
     let count = counter_to_raise(calls, counter)?;
     let raised = if count >= proposal as f64 { count.floor() as u64 + 1 } else { proposal };
+    // Odd numbers are the readers'.
     let raised = raised.next_multiple_of(2);
     let mut text = Vec::new();
     decimal(&mut text, raised);
@@ -84,6 +85,7 @@ pub(super) fn downgrade(
     let now = calls.time()?.millis();
     let own = own(argv.get(3), token, 0)?;
     let found = look(calls, resource)?;
+    // Only its own holder may make a writer's string a member.
     let may = |mode, digits: &[u8]| mode == Mode::Reader || digits == own;
     make_members(calls, resource, &found, may)?;
     if let Some(left) = deny_unless_members(calls, resource)? {
@@ -152,6 +154,7 @@ fn deny_unless_alone(
     }
     let is_other =
         |(name, end): (&[u8], i64)| end > now && name != QUEUE_MARK && !name.starts_with(own);
+    // Another live holder would be among the last members to expire.
     let members = calls.zrange(resource)?;
     match members.is_some_and(|members| members.iter().rev().take(4).any(is_other)) {
         true => Err(Stop::Answered(Answer::Int(left))),

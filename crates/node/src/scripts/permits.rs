@@ -44,6 +44,7 @@ pub(super) fn acquire_permit(
         check_clock(proposal, clock.micros())?;
     }
     let keys = Pair { resource, ends };
+    // One key can be lost without the other. What is left must not block a slot.
     if !is_there || calls.zcard(ends)? == 0 {
         calls.del_all(&[resource, ends])?;
     }
@@ -57,6 +58,7 @@ pub(super) fn acquire_permit(
     };
     let fenced = proposal.map(|proposal| (counters[0], proposal, argv.get(7)));
     let text = keys.give(calls, (token, ttl), &slot, fenced, is_marked, now)?;
+    // After a move the previous slot is free.
     if let Some(mine) = mine.filter(|mine| *mine != slot) {
         calls.hdel(resource, &[&mine])?;
     }
@@ -101,6 +103,7 @@ pub(super) fn undo_permit(
     let Some(slot) = slot else { return Ok(Answer::Int(i64::from(removed))) };
     let found = calls.hdel(resource, &[token, &slot])?;
     Pair { resource, ends }.live_as_long_as_the_last(calls)?;
+    // Each slot has two fields: one named by the token and one by the slot.
     Ok(Answer::Int(found / 2))
 }
 
@@ -148,6 +151,7 @@ pub(super) fn view_permits(
         let Some(slot) = calls.hget(resource, &name)? else {
             return Ok(Answer::Bulk(Vec::new()));
         };
+        // No slot or token is this long, so another program wrote the hash.
         if slot.len() > 5 || name.len() > LONGEST_NAME {
             return Ok(Answer::Bulk(Vec::new()));
         }
@@ -324,6 +328,7 @@ impl Pair<'_> {
             text.push(b' ');
             decimal(&mut text, raise_slot(calls, counters, slot, proposal, life, now)?);
         }
+        // A repeated request must not shorten what an extension gave.
         let before = calls.zscore(self.ends, token)?.unwrap_or_default();
         if mutant!(UndoBySlot) {
             calls.set_for(&[b"slot-of:", token].concat(), slot, 60_000)?;
@@ -354,6 +359,7 @@ impl Pair<'_> {
                 calls.del(self.resource)?;
                 close(calls, self.resource)?;
             }
+            // This is the last field, so the key ends with it.
             None => drop(calls.hdel(self.resource, &[MARK])?),
         }
         Ok(())

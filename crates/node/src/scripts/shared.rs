@@ -25,6 +25,7 @@ pub(super) fn acquire_shared(
     let (resource, token, ttl) = begin(calls, names, argv)?;
     let found = look(calls, resource)?;
     if found == Found::Nothing {
+        // Finds out whether an undo is allowed, while there is nothing to delete.
         calls.del(resource)?;
         share_alone(calls, resource, token, ttl)?;
         return Ok(Answer::Status("OK"));
@@ -171,6 +172,7 @@ pub(super) fn view_shared(
     let shown = calls.zrangebyscore(resource, now).map_err(CallError::answer)?;
     let mut lines = calls.zcount(resource, now)?.to_string().into_bytes();
     for (name, end) in shown.iter().take(most) {
+        // No token is this long, so another program wrote the set.
         if name.len() > LONGEST_NAME {
             return Ok(Answer::Bulk(Vec::new()));
         }
@@ -217,6 +219,7 @@ fn deny_unless_shared(
 ) -> Result<(), Stop> {
     make_members(calls, resource, found, |mode, _| mode == Mode::Reader)?;
     let Some(left) = deny_unless_members(calls, resource)? else { return Ok(()) };
+    // A mark stands for a queue, which newcomers must not pass.
     if calls.zscore(resource, QUEUE_MARK)?.is_some() {
         return Err(Stop::Answered(Answer::Int(left)));
     }
@@ -258,6 +261,7 @@ pub(super) fn make_members(
         return Err(Stop::Answered(Answer::Int(left)));
     }
     let now = calls.time()?.millis();
+    // If a marked holder has expired, the key is closed for the queue.
     if end.is_some_and(|end| end <= now) {
         return Err(Stop::Answered(Answer::Int(left)));
     }
@@ -279,6 +283,7 @@ pub(super) fn make_members(
     }
     calls.zadd(resource, end_of_all, &name)?;
     calls.pexpireat(resource, end_of_all)?;
+    // A set has the mark as a member, not in its text.
     if end.is_some() {
         calls.zadd(resource, NEVER, QUEUE_MARK)?;
         calls.pexpireat(resource, end_of_all.saturating_add(OUTLIVES_MS))?;
@@ -341,6 +346,7 @@ pub(super) fn deny_beside_writer(
         let writer = name.strip_prefix(WRITER).filter(|_| end > now);
         writer.is_some_and(|token| Some(&token[..token.len().min(TOKEN_DIGITS)]) != own)
     };
+    // At most its own two claims can be next to a writer, so it is among the first members.
     let members = calls.zrange(resource)?;
     match members.is_some_and(|members| members.iter().take(MOST_BESIDE_WRITER).any(is_others)) {
         true => Err(Stop::Answered(Answer::Int(left))),
@@ -376,6 +382,7 @@ pub(super) fn deny_twin(
     token: &[u8],
     nodes: Option<&&[u8]>,
 ) -> Result<(), Stop> {
+    // Two of the client's nodes may be the same server, which must have only one vote.
     for twin in twins(token, number(nodes)?) {
         if calls.zscore(resource, &twin)?.is_some() {
             return Err(Stop::Answered(Answer::Int(calls.pttl(resource)?)));

@@ -54,6 +54,7 @@ impl World {
             What::StepNode { back } => {
                 let by = fault.amount.cast_signed();
                 self.nodes[node].step(if back { -by } else { by });
+                // A clock that is set forward ends keys early.
                 self.keys_may_be_gone |= !back;
             }
             What::StepGrants => self.step_grants(client, fault.amount),
@@ -71,6 +72,7 @@ impl World {
             }
             What::Refuse => {
                 self.nodes[node].refuses_until = until;
+                // Only new connections are refused, so the old one has to end.
                 self.reset(client, node);
             }
             What::Silent => {
@@ -218,6 +220,7 @@ impl World {
             What::CutReply => {
                 let unread = wire.down.unread();
                 wire.down.cut(fault.amount as usize % (unread + 1));
+                // The connection ends once the cut reply has arrived.
                 let end = wire.down.last_at().max(self.now);
                 self.forget(at as usize);
                 self.queue.push(end, Event::Reset(at));
