@@ -61,8 +61,8 @@ impl Node {
         let (now, settings) = (env.now, env.settings());
         env.metrics.of(self.id()).connections += 1;
         self.pace.record_connection(since, now.boot);
-        // Behind a request, an undo that is still owed would come too late, and before it, a kill
-        // needs the run id. A node of a new set has no restart guard until the set is set up.
+        // Behind a request, an undo that is still owed would come too late, and a kill before it
+        // must be known to be right. A node of a new set has no restart guard until it is set up.
         let is_set_up = settings.setup != Setup::IfNew || env.has_set_up;
         let fused = self.server.is_proven() && !is_burdened && is_set_up;
         self.record_bytes(now.boot);

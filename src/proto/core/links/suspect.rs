@@ -56,7 +56,7 @@ impl Nodes {
 
     /// Returns until when a round waits for a node, if a quorum has answered at `since`.
     pub(in crate::proto::core) fn awaited_until(&self, id: NodeId, since: Timestamp) -> Timestamp {
-        // From the begin of the connection attempt: otherwise each round would wait again for a
+        // From the start of the connection attempt: otherwise each round would wait again for a
         // node that cannot be reached, and meanwhile keep what it has won from others.
         let since = match self[id.index()].link.state() {
             Link::Opening { since: opened, .. } => since.min(opened),

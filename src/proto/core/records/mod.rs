@@ -123,7 +123,7 @@ impl Core {
         lock.lease = detached.lease;
         lock.granted(detached.held_since, now.boot);
         active.fencing.attached(detached.fencing_token);
-        // It sends no requests for the lock, and so it proposes no counter.
+        // An attached lock sends no requests that grant, and so it proposes no counter.
         let fenced = detached.fencing_token.map(|_| 0);
         claim.begin(id, &active.keys, lock.mode(), fenced, ttl_ms(detached.ttl), detached.random);
         active.foreign().into_iter().for_each(|kind| claim.set_kind(kind));
