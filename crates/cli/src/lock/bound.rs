@@ -128,6 +128,7 @@ const KILL_PAUSE: Duration = Duration::from_millis(2);
 #[cfg(test)]
 mod tests {
     use std::process::{Child, Command};
+    use std::time::Instant;
 
     use super::*;
 
@@ -151,8 +152,10 @@ mod tests {
 
     #[test]
     fn a_process_is_killed_with_its_descendants() {
-        let (mut child, mut bound) = start("trap '' TERM; sleep 600 & sleep 600");
+        let (mut child, mut bound) = start("trap '' TERM; sleep 600 & sleep 600 & wait");
+        let until = Instant::now() + Duration::from_secs(60);
         while bound.others.len() < 2 {
+            assert!(Instant::now() < until, "its children are not found: {bound:?}");
             bound.find();
         }
         bound.terminate();

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use redbolt_test_servers::Server;
 use serde_json::Value;
 
-use crate::harness::{World, eventually, run};
+use crate::harness::{World, eventually, info, run};
 
 /// The object of `--json`.
 #[track_caller]
@@ -75,6 +75,20 @@ fn each_kind_of_lock_is_listed_with_its_holder() {
     assert_eq!(text.lines().last(), Some("4 locks"));
     let status = world.run(&["status", "nightly"]).stdout;
     assert!(status.contains("held by web-1,"), "shown as by status: {status}");
+}
+
+#[test]
+fn looking_at_locks_changes_nothing() {
+    let world = World::of(1);
+    acquire(&world, "token", &["job"]);
+    let changes = || {
+        let info = info(&world, "persistence");
+        let line = info.lines().find(|line| line.starts_with("rdb_changes_since_last_save:"));
+        line.unwrap().to_owned()
+    };
+    let before = changes();
+    assert_eq!(names(&list(&world, &[])), ["job"]);
+    assert_eq!(changes(), before);
 }
 
 #[test]
