@@ -107,8 +107,7 @@ impl Wants {
 /// A worker's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// The lock was granted, or the permit of this number, and a check at this moment found it
-    /// held.
+    /// The order is done.
     Done,
     /// The lock was granted, or the permit of this number, and a check at this moment found it
     /// held.
