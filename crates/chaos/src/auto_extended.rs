@@ -66,6 +66,7 @@ fn stay(guard: OwnedGuard, order: &Order) -> Result<(), Failure> {
     while told.load(Ordering::SeqCst) == 0 && Instant::now() < until {
         thread::sleep(BETWEEN_LOOKS);
     }
+    // A second call of the callback would come within this time.
     thread::sleep(order.ttl * 2);
     let _ = guard.release().wait();
     thread::sleep(order.ttl / 2);

@@ -171,6 +171,7 @@ impl Play {
         let (fault, node) = (self.fault(), self.rng.usize(0..NODES));
         let victim = self.rng.usize(0..WAITERS - 1);
         let request = LockRequest::new(RESOURCE.as_bytes()).ttl(MAX_TTL).wait(Wait::UpTo(LIMIT));
+        // The waiters come while the lock is held, so each of them has to wait.
         let guard = holder.acquire(request)?;
         let from = now();
         let mut watches = self.servers.iter().map(Watch::begin).collect::<Result<Vec<_>, _>>()?;
@@ -182,11 +183,13 @@ impl Play {
             }
             Fault::NodeForgets => {
                 self.servers[node].restart();
+                // Lost keys would look like tickets that nodes have passed.
                 watches.clear();
             }
             Fault::Nothing | Fault::NodeStops => {}
         }
         let to = now();
+        // If the lease has ended meanwhile, its end is not known here.
         if !guard.remaining().is_zero() {
             self.ledger.add(Claim::alone(WAITERS, from, to, None));
         }
@@ -226,6 +229,7 @@ impl Play {
             let waiter = &mut self.waiters[at];
             (waiter.ticket, waiter.entered, waiter.done) = (None, None, false);
             waiter.worker.order(&order)?;
+            // Without a queue there is no ticket to wait for.
             if !self.result.in_queue {
                 thread::sleep(BY_THEN);
                 continue;
@@ -310,6 +314,7 @@ impl Play {
             let has_place = waiter.ticket.is_some() || !self.result.in_queue;
             self.result.skipped += usize::from(is_lost);
             if let Some(entered) = waiter.entered.filter(|_| has_place && !is_lost) {
+                // Later waiters come first, so that each is compared with all that came after it.
                 latest_first.insert(0, entered);
             }
         }

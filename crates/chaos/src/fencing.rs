@@ -226,6 +226,7 @@ impl Play {
         match report {
             Report::Entered { at, token, .. } => {
                 let token = token.ok_or("a fenced lock has no token")?;
+                // A token that is ahead of the clock comes from a counter.
                 self.result.counted_on += usize::from(token > wall_us());
                 process.entered = Some((at, token));
             }
@@ -264,6 +265,7 @@ impl Play {
             Scene::Wiped { node, .. } => Some(node),
             _ => None,
         };
+        // A quorum has to stay within reach.
         let spare = NODES - QUORUM - usize::from(absent.is_some());
         let others = (0..NODES).filter(|&node| Some(node) != absent);
         let cuts = self.rng.usize(0..=spare);
@@ -303,6 +305,8 @@ impl Play {
                     self.hide_the_largest(node);
                 }
             }
+            // Tokens from these counters have to be granted first, so that later ones can be
+            // smaller.
             Scene::Ahead { grants: before } if grants >= before + 20 => self.scene = Scene::Quiet,
             Scene::Quiet if !self.is_busy() => {
                 for server in &self.servers {
@@ -317,6 +321,7 @@ impl Play {
 
     /// Lets the node with the largest counter, except the witness, lose its memory.
     fn wipe(&mut self) {
+        // A restart would end the connection of the witness.
         let others = (0..NODES).filter(|&node| node != WITNESS);
         let largest = others.max_by_key(|&node| counter(&self.servers[node]));
         if let Some(node) = largest {
@@ -334,6 +339,7 @@ impl Play {
         for process in &self.processes {
             process.ways.set(&others, Mode::Refuse);
         }
+        // The next disturbance would end some of the cuts.
         self.disturb_at = Instant::now() + Duration::from_millis(500);
     }
 
@@ -356,6 +362,7 @@ impl Play {
             result.write_backs = witness.dismiss(&self.servers[WITNESS])?.count;
         }
         if let Scene::Back { grants, node } = self.scene {
+            // Without a counter the wiped node took no part in a fenced grant.
             let has_counted = counter(&self.servers[node]) > 0;
             result.after_return = if has_counted { self.ledger.len() - grants } else { 0 };
         }

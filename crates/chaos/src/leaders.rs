@@ -312,6 +312,7 @@ impl Watch {
                 let Some(seen) = observer.changed(Duration::from_millis(50)) else { continue };
                 let Some(leader) = seen.leader() else { continue };
                 let label = leader.label.as_deref().and_then(|label| label.strip_prefix(LABEL));
+                // An unknown label is that of no process.
                 let process = label.and_then(|number| number.parse().ok()).unwrap_or(usize::MAX);
                 let _ = sender.send((process, leader.term.map(redbolt::FencingToken::get)));
             }

@@ -69,6 +69,7 @@ impl Ledger {
     /// together with it.
     fn pairs(&self, count: impl Fn(&Claim, &Claim) -> bool) -> Vec<(Claim, Claim)> {
         let mut claims = self.claims.clone();
+        // Then each claim has to be compared only with those before it.
         claims.sort_by_key(|claim| claim.from);
         let mut pairs = Vec::new();
         // The last claim to end, exclusive and shared.

@@ -143,6 +143,7 @@ impl Play {
         else {
             return Err("the holder was not granted the lock".into());
         };
+        // The holder is stopped at a random moment of its lease.
         thread::sleep(ttl.mul_f64(self.rng.f64() / 2.0));
         self.holder.pause()?;
         let stopped = now();

@@ -111,6 +111,7 @@ impl Restarts {
         let wanted = self.cycles.div_ceil(self.lanes);
         let mut lane = Lane::new(self, stage, n, at)?;
         let mut result = self.nothing_yet(n, wanted);
+        // Not every cycle counts, but a run in which few do has to end.
         while result.counted < wanted && result.cycles < 2 * wanted + 20 {
             let cycle = lane.cycle().map_err(|error| {
                 format!("cycle {} of lane {at} ({n} nodes): {error}", result.cycles + 1)
@@ -261,6 +262,7 @@ impl Lane {
         self.steady.order(&rivals)?;
         thread::sleep(self.max_ttl.mul_f64(self.rng.f64() / 4.0));
         let victims = self.victims(&cut);
+        // Only a later grant can be a result of the lost memory.
         let wiped = now();
         let witness = self.wipe(&victims)?;
         cycle.wipes = victims.len();

@@ -93,6 +93,7 @@ impl StormResult {
         if !self.guarded {
             return self.double_holders > 0;
         }
+        // Without changes of the mode, the run would prove nothing about them.
         let changed = self.upgraded > 0 && self.downgraded > 0 && self.beside > 0;
         let lively = changed || self.prize != Prize::ReadWrite;
         lively && self.grants > 0 && self.wipes > 0 && self.double_holders == 0
@@ -233,6 +234,7 @@ impl Play {
         let process = &mut self.processes[number];
         match *report {
             Report::Entered { at: from, slot, .. } => {
+                // A lock has only one ledger.
                 let (slot, shared) = (slot.map_or(0, usize::from), process.shared);
                 process.entered = Some(Entered { from, slot, shared });
                 self.result.grants += 1;
@@ -319,12 +321,14 @@ impl Play {
 
     fn wipe(&mut self, node: usize) {
         self.servers[node].restart();
+        // The new process is not stopped.
         self.stopped[node] = None;
         self.result.wipes += 1;
     }
 
     fn cut(&mut self, process: usize) {
         let n = self.servers.len();
+        // A quorum stays within reach.
         let cuts = self.rng.usize(0..=n / 2);
         let cut = self.rng.choose_multiple(0..n, cuts);
         let delay = Duration::from_millis(self.rng.u64(1..30));

@@ -94,6 +94,7 @@ fn stay_leader(leadership: Leadership, order: &Order) -> Result<(), Failure> {
 pub(crate) fn die_with(director: u32) -> Result<(), Failure> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The director may have ended before the signal was set.
     let parent = rustix::process::getppid().map_or(0, Pid::as_raw_pid);
     if i64::from(parent) == i64::from(director) {
         Ok(())

@@ -87,6 +87,7 @@ impl Bench {
             && let Some(answer) = handshake.answer(&words)
         {
             self.answer(node, &answer);
+            // The check of the restart guard ends a handshake.
             if Command::new(&words).kind == Kind::Check {
                 return;
             }

@@ -168,6 +168,7 @@ impl<'w> Command<'w> {
         let kind = match word(0) {
             b"SET" if word(1) == GUARD => Kind::ProbeWrite,
             b"SET" => return Self::plain(Kind::Ask, word(2), number(word(5))),
+            // Each of the library's scripts has keys.
             b"EVAL" | b"EVALSHA" if word(2) == b"0" => Kind::ProbeCall,
             b"EVAL" => return Self::call(script_of_text(word(1)), false, words),
             b"EVALSHA" => return Self::call(script_of_digest(word(1)), true, words),
@@ -205,7 +206,9 @@ impl<'w> Command<'w> {
     ) -> Self {
         let word = |at: usize| words.get(at).map_or(&[][..], AsRef::as_ref);
         let kind = script.map_or(Kind::Unknown, Kind::of_script);
+        // Offsets of at most 8 are added to it.
         let keys = usize::try_from(number(word(2))).unwrap_or(usize::MAX - 8);
+        // A step of 0 means the first slot and no other.
         let is_move = script == Some(&ACQUIRE_PERMIT) && word(keys + 8) == b"0";
         let kind = if is_move { Kind::Move } else { kind };
         let (token, number) = match kind {

@@ -118,6 +118,7 @@ pub fn command_links(nodes: usize) -> Vec<LinkId> {
     let settings = Settings::new(vec![NodeSettings::default(); nodes]);
     let config = Config::new(settings).expect("the default settings are valid");
     let mut core = Core::new(Arc::new(config), |bytes| bytes.fill(0));
+    // The first call opens the links.
     core.timeout(ClockReading { boot: Timestamp(0), wall: Timestamp(0) });
     let mut links: Vec<_> =
         core.link_ops().map(|(LinkOp::Open(link) | LinkOp::Close(link))| link).collect();

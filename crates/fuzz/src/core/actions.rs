@@ -14,6 +14,7 @@ use crate::input::{Input, pick};
 
 pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
     let choice = code >> 4;
+    // The upper half of the choices is for push links.
     if choice > 7 && world.waits_in_queue {
         let at = usize::from(choice & 7) % world.pushes.len();
         if on_push_link(world, code & 15, at, input) {

@@ -102,6 +102,7 @@ fn handshake(step: Step, place: &Place, refuse: bool, era: char) -> String {
         }
         Step::Eval | Step::EvalSha => ":0\r\n".into(),
         Step::Del => "-ERR wrong number of arguments for 'del' command\r\n".into(),
+        // The nodes differ in their native commands.
         Step::DelIfEq if place.node == 1 => ":0\r\n".into(),
         Step::DelEx if place.node == 2 => {
             "-ERR wrong number of arguments for 'delex' command\r\n".into()

@@ -65,6 +65,7 @@ impl Received {
     pub(super) fn slot(self) -> Option<u16> {
         match self {
             Self::Given(slot) => Some(slot),
+            // A slot without further numbers looks like a counter.
             Self::OkWith(number) => u16::try_from(number).ok(),
             _ => None,
         }

@@ -181,6 +181,7 @@ impl Wire {
         self.unsent.drain(..bytes);
         let mut left = self.cut + bytes;
         for &(request, len) in self.requests.range(self.sent..) {
+            // The ticket may reach the node once some bytes of its request are sent.
             if let (Request::Ask { lock, kind: Kind::InQueue { ticket, .. }, .. }, 1..) =
                 (request, left)
             {
@@ -251,6 +252,7 @@ impl Wire {
                 let is_ask = matches!(request, Request::Ask { .. } | Request::Change { .. });
                 let may_be = is_ask || request == Request::History;
                 assert!(may_be, "{request:?} was withdrawn");
+                // The core cannot take back bytes that the socket has accepted.
                 let is_whole = cut == 0 && (at > self.answered || self.half.is_none());
                 assert!(is_whole && at >= self.answered, "a partly sent request was withdrawn");
                 self.requests.remove(at);
@@ -263,6 +265,7 @@ impl Wire {
         assert_eq!(self.state, State::Open, "a command without a connection");
         let request = self.understand(words, ledger);
         match (request, self.last) {
+            // The steps of a handshake have a fixed order.
             (Request::Handshake(step), None) => assert!(step <= Step::SetName),
             (Request::Handshake(step), Some(Request::Handshake(last))) => assert!(step > last),
             (Request::Look(Step::Set), Some(_)) => {
@@ -308,6 +311,7 @@ impl Wire {
             [b"CLIENT", b"TRACKING", b"ON", b"REDIRECT", _, b"NOLOOP", b"OPTIN"]
             | [b"CLIENT", b"TRACKING", b"OFF"] => Request::Track,
             [b"CLIENT", b"CACHING", b"YES"] => Request::Caching,
+            // CLIENT CACHING applies only to the next command.
             [b"GETRANGE", _, b"0", b"19"] if self.last == Some(Request::Caching) => {
                 Request::Watched
             }
