@@ -786,7 +786,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
     ) {
         let Faults { stops, skips, losses, .. } = state.faults;
         let node = state.nodes[at];
-        // A closed key lives as long as a live waiter renews it.
+        // A closed key lives as long as a live waiter keeps it alive.
         let stays = self.closing().lasts && node.living(state) > 0;
         if node.closed && !stays {
             let mut next = *state;
