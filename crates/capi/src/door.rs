@@ -3,7 +3,7 @@
 //! A lock of the library borrows its client. Here each lock is kept with a shared reference to the
 //! client, and used only by a call that has entered the door. A lock that is dropped while another
 //! call is inside is put into `left`, and that call releases it when it ends. No thread ever waits
-//! at the door.
+//! to enter.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -118,7 +118,7 @@ pub(crate) fn until(what: &str, holds: impl FnMut() -> bool) -> Result<(), Failu
 /// A TTL that no check outlasts.
 const MAX_TTL: Duration = Duration::from_secs(30);
 
-/// The response timeout, so long that timers of requests are due later than those of pauses.
+/// A long response timeout: timers of requests are due later than those of pauses.
 const LATE: Duration = Duration::from_secs(5);
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(15);
