@@ -80,7 +80,7 @@ impl Observers {
     /// later one if that is stale.
     ///
     /// A verdict that changed and changed back between two polls has left two events in the queue,
-    /// and [`unobserve`](Core::unobserve) does not remove the events of its observer.
+    /// and `Core::unobserve` does not remove the events of its observer.
     #[cold]
     pub(super) fn skip_stale(
         &mut self,

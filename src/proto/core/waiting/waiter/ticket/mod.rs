@@ -137,7 +137,7 @@ struct Slots {
 }
 
 impl Slots {
-    /// Reads an answer of [`script::VIEW_PERMITS`] with at most one holder. Returns `None` for a
+    /// Reads an answer of `script::VIEW_PERMITS` with at most one holder. Returns `None` for a
     /// hash that is not a semaphore.
     fn read(text: &[u8]) -> Option<Self> {
         let mut lines = str::from_utf8(text).ok()?.split('\n');
