@@ -1,9 +1,14 @@
-//! The address of a node and the settings that come with it, in the forms in which people write them.
+//! The address of a node, and the settings it carries, as text.
 //!
-//! `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://…` (the same), `rediss://…` and
-//! `valkeys://…` (the same over TLS), and `unix:///path[?db=n]`. User, password and path may be percent-encoded. `unix:/path` is the path as it
-//! is, which is how a socket is shown. `redis+sentinel://[user:password@]host[:port]+host…/master[/db]` is a master that these
-//! sentinels know, and `rediss+sentinel://…` one that is reached over TLS, as they are; the user is the node's. Everything else is an error that says what is wrong without repeating what may be a secret.
+//! The forms are `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]` and
+//! `unix:///path[?db=n]`. `valkey://` means `redis://`; `rediss://` and `valkeys://` add TLS. User,
+//! password and path may be percent-encoded. `unix:/path`, the form in which sockets are displayed,
+//! takes the path unchanged. `redis+sentinel://[user:password@]host[:port]+host…/master[/db]` is a
+//! master known to these sentinels, and `rediss+sentinel://…` uses TLS for the master and, by
+//! default, for the sentinels; user and password are for the node.
+//!
+//! Invariant: all other input is an error, and its text does not repeat anything that may be a
+//! secret.
 
 use std::error::Error;
 use std::fmt::{self, Write as _};
@@ -14,36 +19,38 @@ use std::str::FromStr;
 use super::host_port::{HostPort, shown};
 use crate::proto::{Credentials, NodeSettings, Secret, is_printable, messages};
 
-/// Where a node listens.
+/// The address at which a node listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Address {
-    /// A host name, to be looked up, and a port.
+    /// A host name, which is resolved, and a port.
     Name(String, u16),
     /// An IP address and a port.
     Ip(IpAddr, u16),
-    /// The same as [`Name`](Self::Name), over TLS.
+    /// A [`Name`](Self::Name) over TLS.
     TlsName(String, u16),
-    /// The same as [`Ip`](Self::Ip), over TLS.
+    /// An [`Ip`](Self::Ip) over TLS.
     TlsIp(IpAddr, u16),
     /// A Unix socket.
     Unix(PathBuf),
-    /// A master that sentinels know.
+    /// A master known to sentinels.
     Sentinels(Sentinels),
 }
 
-/// A master, by the name that its sentinels know it by.
+/// A master, identified by its name in the configuration of its sentinels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sentinels {
-    /// Hosts and ports, in the order given.
+    /// The hosts and ports, in the order given.
     pub(super) places: Vec<HostPort>,
     pub(super) master: String,
-    /// Connections to the master use TLS, and so do those to the sentinels unless that was configured apart.
+    /// Connections to the master use TLS, and so do those to the sentinels unless configured
+    /// separately.
     pub(super) tls: bool,
 }
 
 impl Address {
-    /// The address of this host and port, which is looked up unless it is an IP address.
+    /// Returns the address of this host and port. A host that is not an IP address is resolved
+    /// later.
     pub(super) fn of((host, port): &HostPort, is_tls: bool) -> Self {
         let address = match host.parse() {
             Ok(ip) => Self::Ip(ip, *port),
@@ -52,11 +59,11 @@ impl Address {
         if is_tls { address.over_tls() } else { address }
     }
 
-    /// Reads an address and the settings that came with it.
+    /// Parses an address and the settings it carries.
     ///
     /// # Errors
     ///
-    /// Says what is wrong; the text shows nothing behind the scheme that may be a secret.
+    /// Returns what is wrong with the address. The text omits every part that may be a secret.
     pub fn parse(text: &str) -> Result<(Self, NodeSettings), AddressError> {
         match Self::parse_in_part(text)? {
             (_, _, Some(missing)) => Err(missing),
@@ -64,7 +71,8 @@ impl Address {
         }
     }
 
-    /// The same, where a password may come from elsewhere: what is wrong if it does not, for a user without one.
+    /// Parses an address whose password may be configured elsewhere. For a user without a password,
+    /// also returns the error to report if none is configured.
     pub(crate) fn parse_in_part(
         text: &str,
     ) -> Result<(Self, NodeSettings, Option<AddressError>), AddressError> {
@@ -76,7 +84,7 @@ impl Address {
         Ok((address, settings, is_missing.then(|| wrong(AddressFault::PasswordMissing))))
     }
 
-    /// Whether all that is said there goes through TLS.
+    /// Returns whether connections to the node at this address use TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         match self {
@@ -86,7 +94,7 @@ impl Address {
         }
     }
 
-    /// The same place, with TLS in between.
+    /// Returns this address with TLS; a Unix socket stays unchanged.
     fn over_tls(self) -> Self {
         match self {
             Self::Name(host, port) => Self::TlsName(host, port),
@@ -100,11 +108,12 @@ impl Address {
 impl FromStr for Address {
     type Err = AddressError;
 
-    /// Reads an address alone, and each that `Display` has written.
+    /// Parses an address without settings, including every form that `Display` writes.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Address::parse), and where a user, a password or a database came with it.
+    /// Returns the errors of [`parse`](Address::parse), and an error if the text contains a user, a
+    /// password or a database.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let fault = match without_mark(text).and_then(|text| parse(text, HAS_TLS)) {
             Ok((address, settings)) if settings == NodeSettings::default() => return Ok(address),
@@ -115,7 +124,7 @@ impl FromStr for Address {
     }
 }
 
-/// As people read it, and as [`FromStr`] reads it.
+/// Writes the address in the form that [`FromStr`] parses.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if matches!(self, Self::TlsName(..) | Self::TlsIp(..)) {
@@ -144,7 +153,8 @@ impl fmt::Display for Sentinels {
     }
 }
 
-/// A path as it is, or percent-encoded where a terminal would act on it.
+/// Writes a path unchanged, or percent-encodes it if it contains characters that a terminal would
+/// act on.
 fn unix(f: &mut fmt::Formatter<'_>, path: &str) -> fmt::Result {
     if path.chars().all(is_printable) {
         return write!(f, "unix:{path}");
@@ -207,7 +217,7 @@ messages! {
 /// Whether this build has TLS.
 const HAS_TLS: bool = cfg!(feature = "tls");
 
-/// Text that some editors begin with an invisible character, which is part of no address.
+/// Rejects text that begins with the invisible byte order mark that some editors add.
 fn without_mark(text: &str) -> Result<&str, AddressFault> {
     if text.starts_with(BYTE_ORDER_MARK) { Err(AddressFault::ByteOrderMark) } else { Ok(text) }
 }
@@ -236,7 +246,7 @@ fn parse(text: &str, has_tls: bool) -> Result<(Address, NodeSettings), AddressFa
     }
 }
 
-/// The same place, with TLS in between.
+/// Adds TLS to a parsed address.
 fn over_tls((address, settings): (Address, NodeSettings)) -> (Address, NodeSettings) {
     (address.over_tls(), settings)
 }
@@ -248,7 +258,7 @@ fn over_tcp(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
     Ok((host_and_port(host)?, settings(credentials, database)?))
 }
 
-/// The user and password before an `@`, and what follows it.
+/// Splits text at the last `@` into user information and the rest.
 fn without_user(rest: &str) -> Result<(Option<&str>, &str), AddressFault> {
     let (user_info, place) = match rest.rsplit_once('@') {
         Some((user_info, place)) => (Some(user_info), place),
@@ -268,7 +278,7 @@ fn settings(
     Ok(NodeSettings { credentials, database, ..NodeSettings::default() })
 }
 
-/// `[user:password@]host[:port]+host…/master[/db]`. User and password are the node's.
+/// Parses `[user:password@]host[:port]+host…/master[/db]`. User and password are for the node.
 fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
     let (user_info, place) = without_user(rest)?;
     let (hosts, rest) = place.split_once('/').ok_or(AddressFault::Master)?;
@@ -278,7 +288,8 @@ fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
         return Err(AddressFault::Master);
     }
     let places = hosts.split('+').map(sentinel).collect::<Result<Vec<_>, _>>()?;
-    // Each has one vote, and is asked in a thread of its own.
+    // Each sentinel has one vote, so it must be listed once. Each is queried in its own thread, so
+    // their number is limited.
     let is_twice = |at: usize| places[..at].contains(&places[at]);
     if places.len() > MOST_SENTINELS || (0..places.len()).any(is_twice) {
         return Err(AddressFault::Sentinels);
@@ -315,7 +326,7 @@ fn over_unix(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
     Ok((socket(path)?, NodeSettings { database, ..NodeSettings::default() }))
 }
 
-/// By the rest of an absolute path.
+/// Returns a Unix socket address; `path` may lack its leading slash.
 fn socket(path: &str) -> Result<Address, AddressFault> {
     let path = format!("/{}", path.trim_start_matches('/'));
     if path.len() > LONGEST_SOCKET_PATH || path.contains('\0') {
@@ -324,7 +335,8 @@ fn socket(path: &str) -> Result<Address, AddressFault> {
     Ok(Address::Unix(path.into()))
 }
 
-/// A user alone has an empty password, until there is one.
+/// Parses `user[:password]`. A user alone gets an empty password, which the configuration replaces
+/// or rejects.
 fn credentials(user_info: &str) -> Result<Credentials, AddressFault> {
     let (user, password) = match user_info.split_once(':') {
         Some((user, password)) => (decoded(user)?, Some(decoded(password)?)),
@@ -372,7 +384,7 @@ fn host_or_default(text: &str, default_port: u16) -> Result<Address, AddressFaul
     Ok(Address::Name(host.to_owned(), port))
 }
 
-/// Whether this is an IPv6 address with an interface, with or without a port.
+/// Returns whether this is an IPv6 address with a zone, with or without a port.
 fn has_zone(text: &str) -> bool {
     let Some((ip, _)) = text.split_once('%') else { return false };
     ip.strip_prefix('[').unwrap_or(ip).parse::<Ipv6Addr>().is_ok()
@@ -389,7 +401,7 @@ fn database_number(text: &str) -> Result<u32, AddressFault> {
     if text.is_empty() { Ok(0) } else { digits(text).ok_or(AddressFault::Database) }
 }
 
-/// Digits and nothing else: `str::parse` would take a sign.
+/// Parses digits only: `str::parse` would accept a sign.
 fn digits(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -405,17 +417,17 @@ fn decoded(text: &str) -> Result<Vec<u8>, AddressFault> {
         let mut digit = || rest.next().and_then(|b| char::from(b).to_digit(16));
         let (high, low) =
             (digit().ok_or(AddressFault::Percent)?, digit().ok_or(AddressFault::Percent)?);
-        // Two hexadecimal digits.
+        // The value fits, because each digit is below 16.
         out.push((high * 16 + low) as u8);
     }
     Ok(out)
 }
 
-/// As much of an address as can be shown: neither what stands before an `@` or behind a `?`, nor what
-/// stands behind a colon unless that is a host's port.
+/// Returns the part of an address that is safe to show. It omits the text before an `@` or after a
+/// `?`, and the text after a colon unless that is a host's port.
 fn presentable(text: &str) -> String {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-    // What does not look like a scheme may be a password, or move a terminal's cursor.
+    // Text that does not look like a scheme may be a password or control a terminal.
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) if is_scheme(scheme) => (format!("{scheme}://"), rest),
         _ => (String::new(), text),
@@ -445,7 +457,8 @@ fn presentable(text: &str) -> String {
     format!("{scheme}{hidden}{}{cut}{options}", shown.escape_debug())
 }
 
-/// Who an address is for: a user before a password is no secret, but one alone may be a password in the wrong place.
+/// Returns the user to show. A user followed by a password is not secret, but a single word may be
+/// a misplaced password.
 fn user_shown(scheme: &str, user_info: &str) -> String {
     let is_plain =
         |user: &str| user.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
@@ -462,8 +475,8 @@ fn is_scheme(text: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
-/// Whether what stands behind a host's colon can only be a port with a slip in it: as short as a port, and
-/// half of it digits.
+/// Returns whether the text after a host's colon can only be a mistyped port: at most as long as a
+/// port, and at least half digits.
 fn has_mistyped_port(place: &str) -> bool {
     let Some((host, port)) = place.rsplit_once(':') else { return false };
     let digits = port.bytes().filter(u8::is_ascii_digit).count();
@@ -473,10 +486,10 @@ fn has_mistyped_port(place: &str) -> bool {
     is_host && is_port && port.len() <= LONGEST_PORT && host_and_port(&format!("{host}:1")).is_ok()
 }
 
-/// What some editors put before a text.
+/// The mark that some editors put at the start of a text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// In digits.
+/// The maximum length of a port, in digits.
 const LONGEST_PORT: usize = 5;
 
 const DEFAULT_PORT: u16 = 6379;
@@ -485,10 +498,10 @@ const SENTINEL_PORT: u16 = 26379;
 
 const MOST_SENTINELS: usize = 32;
 
-/// RFC 1035.
+/// The maximum length of a host name (RFC 1035).
 const LONGEST_HOST: usize = 253;
 
-/// `sun_path` holds 108 bytes with its final NUL.
+/// The maximum length of a socket path: `sun_path` holds 108 bytes including the final NUL.
 const LONGEST_SOCKET_PATH: usize = 107;
 
 #[cfg(test)]
@@ -645,7 +658,7 @@ mod tests {
         assert_eq!(fault("rediss://user@h"), AddressFault::PasswordMissing);
     }
 
-    /// `host:(hidden)` helped nobody to find the letter O in a port.
+    /// Hiding the port would hide that it contains the letter O instead of a zero.
     #[test]
     fn a_port_with_a_slip_in_it_is_shown() {
         for (text, expected) in [

@@ -1,4 +1,4 @@
-//! What an error of a socket means for a link.
+//! The meaning of a socket's error for a link.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use std::io;
 use super::tls::TlsFault;
 use crate::proto::Cause;
 
-/// The cause, and the system's message where the cause alone says too little.
+/// Returns the cause, with the system's message if the cause alone is not specific enough.
 pub(super) fn of(error: &io::Error) -> (Cause, Option<String>) {
     use io::ErrorKind as Kind;
     #[cfg(feature = "tls")]

@@ -1,17 +1,14 @@
-//! What the kernel says without a system call: the time, and whether this process was forked; and what it is asked to
-//! say at a time. One of two files with unsafe code.
+//! The machine's clocks, timers and fork detection. It contains unsafe code.
 //!
-//! `boot` is a clock that also counts while the machine sleeps: `CLOCK_BOOTTIME` on Linux, `CLOCK_MONOTONIC` on
-//! macOS. `std`'s `Instant` does not count it. Reading a clock is no system call where the kernel
-//! offers it through the vDSO.
+//! `boot` also counts while the machine sleeps: `CLOCK_BOOTTIME` on Linux, `CLOCK_MONOTONIC` on
+//! macOS. `Instant` of `std` does not. With the vDSO, reading a clock needs no system call.
 //!
-//! The kernel wipes a page in a forked child (`MADV_WIPEONFORK`, Linux 4.14). To look at it is a load, whereas
-//! `getpid` is a system call. The page shows every kind of fork, also those that run no `pthread_atfork` handler.
-//! Where there is no such page, `getpid` is used.
+//! A fork is detected by a page that the kernel wipes in the child (`MADV_WIPEONFORK`, Linux 4.14),
+//! after every kind of fork, even without `pthread_atfork` handlers. Checking the page is a load,
+//! while `getpid` is a system call; `getpid` is used only if no such page is available.
 //!
-//! An alarm is a timer that stays in the kernel while others sleep and wake up (`timerfd_create` on this clock, Linux 3.15).
-//!
-//! Alarms are slept on in `api::own_poll`.
+//! An alarm (`timerfd_create` on the boot clock, Linux 3.15) is a kernel timer that stays set while
+//! threads sleep and wake. `api::own_poll` waits for alarms.
 
 #![allow(unsafe_code)]
 
@@ -28,23 +25,23 @@ use std::io;
 
 use crate::proto::{ClockReading, Timestamp};
 
-/// The clocks of a client: the machine's, or what a test makes of their readings. So a test runs the code that
-/// ships while the machine seems to sleep or its time of day is set.
+/// The clocks of a client: the machine's, possibly with readings modified by a test. Tests can so
+/// run the shipped code while the machine seems to sleep or its time of day changes.
 #[derive(Clone, Default)]
 pub(crate) struct Clock(Option<Arc<Bend>>);
 
 type Bend = dyn Fn(ClockReading) -> ClockReading + Send + Sync;
 
 impl Clock {
-    /// A clock whose readings are what `bend` makes of the machine's.
+    /// Creates a clock that passes the machine's readings through `bend`.
     pub(crate) fn bent(
         bend: impl Fn(ClockReading) -> ClockReading + Send + Sync + 'static,
     ) -> Self {
         Self(Some(Arc::new(bend)))
     }
 
-    /// Returns how long to sleep until something is due. A test that bends the readings can let
-    /// time jump, and no timer of the kernel ends a sleep then: such a sleep is short.
+    /// Returns how long to sleep until `due`. With modified readings the sleep is short, because a
+    /// test can move the clock and no kernel timer would end the sleep.
     pub(crate) fn sleep(&self, due: Option<Duration>) -> Option<Duration> {
         match &self.0 {
             None => due,
@@ -61,7 +58,7 @@ impl Clock {
         }
     }
 
-    /// What the machine's boot clock shows when this one shows `boot`.
+    /// Converts a time of this clock to the machine's boot clock.
     #[cfg(target_os = "linux")]
     pub(crate) fn of_machine(&self, boot: Timestamp) -> Timestamp {
         match &self.0 {
@@ -73,7 +70,7 @@ impl Clock {
         }
     }
 
-    /// Reads only the boot clock: enough for timers, never for a lease.
+    /// Reads only the boot clock: enough for timers, but never for a lease.
     #[inline]
     pub(crate) fn boot(&self) -> Timestamp {
         match &self.0 {
@@ -106,7 +103,7 @@ fn read(clock: libc::clockid_t) -> Timestamp {
     Timestamp(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// How soon a process notices that a test has moved its clock.
+/// The time within which a process notices that a test has moved its clock.
 const GLANCE: Duration = Duration::from_millis(2);
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -115,7 +112,7 @@ const BOOT: libc::clockid_t = libc::CLOCK_BOOTTIME;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const BOOT: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
-/// A timer on the boot clock, readable from when it ends until it is set again.
+/// A timer on the boot clock. Its descriptor is readable from expiry until the timer is set again.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 pub(crate) struct Alarm(OwnedFd);
@@ -123,26 +120,28 @@ pub(crate) struct Alarm(OwnedFd);
 #[cfg(target_os = "linux")]
 impl Alarm {
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: it takes two numbers and gives one.
+        // SAFETY: the call takes and returns plain integers.
         let fd = unsafe { libc::timerfd_create(BOOT, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new, so nobody else owns it.
+        // SAFETY: the descriptor is new, so it has no other owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Sets it to end at this time of the machine's clock, at once if that has passed. Whatever it was set to before is
-    /// forgotten.
+    /// Sets the timer to this time of the machine's boot clock, replacing any earlier time. It
+    /// expires at once if that time has passed.
     pub(crate) fn set(&self, at: Timestamp) -> io::Result<()> {
-        // No time at all would set none, and no machine runs for as long as the longest.
+        // A time of zero would disarm the timer, hence `max(1)`. The upper limit of 68 years is out
+        // of reach.
         let (seconds, nanos) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let seconds = seconds.min(i32::MAX as u64);
         let at = libc::timespec { tv_sec: seconds as _, tv_nsec: nanos.max(1) as _ };
         let times = libc::itimerspec { it_interval: zero, it_value: at };
         let how = libc::TFD_TIMER_ABSTIME;
-        // SAFETY: the descriptor is open, `times` lives through the call, and the old times are not asked for.
+        // SAFETY: the descriptor is open, `times` lives through the call, and a null pointer
+        // declines the old times.
         let outcome = unsafe {
             libc::timerfd_settime(self.0.as_raw_fd(), how, &raw const times, ptr::null_mut())
         };
@@ -157,33 +156,33 @@ impl AsRawFd for Alarm {
     }
 }
 
-/// The process in which something was made. A forked child inherits a copy.
+/// The process that created a value. A forked child inherits a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin(u64);
 
 impl Origin {
-    /// This process.
+    /// Returns the origin of this process.
     pub(crate) fn here() -> Self {
         Self(generation())
     }
 
-    /// Whether it is this process, not an ancestor that was forked.
+    /// Returns whether this process, and not a forked ancestor, created the value.
     #[inline]
     pub(crate) fn is_here(self) -> bool {
         self.0 == generation()
     }
 
-    /// What a forked child finds.
+    /// Returns an origin as seen by a forked child.
     #[cfg(test)]
     pub(crate) fn elsewhere() -> Self {
         Self(0)
     }
 }
 
-/// A number that differs from that of every ancestor.
+/// Returns a number that differs from that of every ancestor process.
 #[inline]
 fn generation() -> u64 {
-    // SAFETY: it is null, or points to a word that is there for as long as the process.
+    // SAFETY: the pointer is null, or points to a word that lives as long as the process.
     let cell = unsafe { CELL.load(Ordering::Acquire).as_ref() }.unwrap_or_else(|| cell());
     match cell.load(Ordering::Relaxed) {
         0 => next_generation(cell),
@@ -191,49 +190,51 @@ fn generation() -> u64 {
     }
 }
 
-/// The word was wiped by a fork, or was never written.
+/// Takes a number for this process and writes it to the word, which is new or was wiped by a fork.
+/// Without a page that can be wiped, returns the process id.
 #[cold]
 fn next_generation(cell: &AtomicU64) -> u64 {
     if ptr::eq(cell, &UNWIPED) {
         return std::process::id().into();
     }
-    // A child inherits the count of its parent, so its number is larger.
+    // A child inherits its parent's count, so its number is larger.
     let next = GENERATIONS.fetch_add(1, Ordering::SeqCst) + 1;
     cell.compare_exchange(0, next, Ordering::SeqCst, Ordering::SeqCst)
         .map_or_else(|it| it, |_| next)
 }
 
-/// The word that all threads of the process look at.
+/// Returns the word shared by all threads of the process.
 #[cold]
 fn cell() -> &'static AtomicU64 {
     let ours = wiped_cell().unwrap_or(&UNWIPED);
     let (null, new) = (ptr::null_mut(), ptr::from_ref(ours).cast_mut());
     match CELL.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => ours,
-        // Another thread was faster, and one page is lost.
-        // SAFETY: what was written is not null, and is there for as long as the process.
+        // SAFETY: another thread stored this pointer first. It is not null and its word lives as
+        // long as the process; the page allocated here is leaked.
         Err(theirs) => unsafe { &*theirs },
     }
 }
 
-/// A word that is zero, and becomes zero in a forked child.
+/// Returns a word that is zero and is reset to zero in a forked child.
 #[cfg(target_os = "linux")]
 fn wiped_cell() -> Option<&'static AtomicU64> {
     const LENGTH: usize = size_of::<AtomicU64>();
     let (rights, kind) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new page, where the kernel has room for it, touches no memory that is there.
+    // SAFETY: a new anonymous page does not overlap any memory in use.
     let page = unsafe { libc::mmap(ptr::null_mut(), LENGTH, rights, kind, -1, 0) };
     if page == libc::MAP_FAILED {
         return None;
     }
-    // Some emulators accept any advice and follow none. They accept also one that does not exist.
-    // SAFETY: the page is ours, and neither advice changes what can be read of it here.
+    // Some emulators accept any advice, even one that does not exist, and follow none. A kernel
+    // that accepts -1 is therefore not trusted.
+    // SAFETY: the page belongs to this function, and neither advice changes its contents here.
     let advised = |advice| unsafe { libc::madvise(page, LENGTH, advice) == 0 };
     if advised(-1) || !advised(libc::MADV_WIPEONFORK) {
         return None;
     }
-    // SAFETY: it is aligned, zeroed, large enough, and never unmapped.
+    // SAFETY: the page is aligned, zeroed, large enough, and never unmapped.
     Some(unsafe { &*page.cast::<AtomicU64>() })
 }
 
@@ -242,27 +243,27 @@ fn wiped_cell() -> Option<&'static AtomicU64> {
     None
 }
 
-/// The word of this process; null until somebody looks at it.
+/// The word of this process; null until its first use.
 static CELL: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
-/// Used where no page can be wiped. It stays zero.
+/// The word used if no page can be wiped. It stays zero.
 static UNWIPED: AtomicU64 = AtomicU64::new(0);
 
-/// Numbers given out by this process and its ancestors.
+/// The count of numbers taken by this process and its ancestors.
 static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Real forks are in `tests/it/fork.rs`.
+    /// Tests with real forks are in `tests/it/fork.rs`.
     #[test]
     fn a_process_is_itself_and_none_that_it_was_forked_from() {
         let origin = Origin::here();
         assert!(origin.is_here() && !Origin::elsewhere().is_here());
         let others = (0..4).map(|_| std::thread::spawn(Origin::here));
         assert!(others.into_iter().all(|other| other.join().unwrap().is_here()));
-        // As a fork does.
+        // A fork leaves the word zero.
         let cell = AtomicU64::new(0);
         let child = next_generation(&cell);
         assert!(child > origin.0 && next_generation(&cell) == child);

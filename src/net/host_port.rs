@@ -1,11 +1,12 @@
-//! A host and a port, by which servers are named.
+//! A host and a port, which identify a server.
 
 use crate::proto::printable;
 
-/// A host, which may be a name, and a port.
+/// A host name or IP address, and a port.
 pub(super) type HostPort = (String, u16);
 
-/// A host and a port as people read them. Sentinels name hosts of any characters.
+/// Formats a host and a port for display. The host is escaped, because a sentinel may name a host
+/// with any characters.
 pub(super) fn shown((host, port): &HostPort) -> String {
     let host = printable(host);
     match host.contains(':') {

@@ -1,7 +1,8 @@
-//! Addresses of host names, of which at most one look-up per place is outstanding.
+//! Resolves host names, with at most one look-up per host and port in flight.
 //!
-//! The system's resolver blocks, sometimes for half a minute, and cannot be interrupted. Invariant: a caller waits until its own
-//! deadline and no longer, and never begins a second look-up of a place whose first one goes on, however often it asks.
+//! The system's resolver can block for about 30 s, and cannot be interrupted. Invariant: a caller
+//! waits no longer than its own deadline, and never begins a look-up of a host and port while one
+//! is in flight, however often it asks.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,21 +14,21 @@ use std::time::{Duration, Instant};
 use super::host_port::HostPort;
 use super::threads::{self, lock};
 
-/// The system's resolver, or what a test has instead.
+/// The system's resolver, or a replacement by a test.
 #[derive(Clone, Default)]
 pub(crate) struct HostResolver(Option<Arc<Resolve>>);
 
 type Resolve = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 impl HostResolver {
-    /// One that a test has made.
+    /// Creates a resolver that calls this function of a test.
     pub(crate) fn by(
         resolve: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Self {
         Self(Some(Arc::new(resolve)))
     }
 
-    /// Blocks for as long as the system takes.
+    /// Resolves a host. Blocks as long as the system does.
     pub(super) fn resolve(&self, place: &HostPort) -> io::Result<Vec<SocketAddr>> {
         let (host, port) = place;
         match (known(place), &self.0) {
@@ -38,7 +39,7 @@ impl HostResolver {
     }
 }
 
-/// The address of a place that needs no look-up.
+/// Returns the address if the host is an IP address.
 fn known((host, port): &HostPort) -> Option<SocketAddr> {
     host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, *port))
 }
@@ -49,14 +50,14 @@ impl fmt::Debug for HostResolver {
     }
 }
 
-/// The look-ups, each shared by all callers that ask for the same host and port.
+/// The look-ups in flight, each shared by all callers for the same host and port.
 #[derive(Default)]
 pub(super) struct LookUps {
     pub(super) resolver: HostResolver,
     pending: Mutex<HashMap<HostPort, Arc<LookUp>>>,
 }
 
-/// One look-up.
+/// The state of one look-up.
 #[derive(Default)]
 struct LookUp {
     answer: Mutex<Option<(Instant, Addresses)>>,
@@ -70,8 +71,8 @@ impl LookUps {
         Self { resolver, pending: Mutex::default() }
     }
 
-    /// The addresses of a place, if they are known by then. A look-up that takes longer goes on, and the next call takes its
-    /// answer.
+    /// Returns the addresses of a host if they are known by `until`. A slower look-up continues,
+    /// and a later call gets its answer.
     pub(super) fn find(
         self: &Arc<Self>,
         place: &HostPort,
@@ -91,14 +92,15 @@ impl LookUps {
         answer.map_err(|(kind, words)| io::Error::new(kind, words))
     }
 
-    /// The look-up of this place that goes on or has just ended, or a new one.
+    /// Returns the look-up of this host and port that is in flight or has just ended, or begins
+    /// one.
     fn begin(self: &Arc<Self>, place: &HostPort) -> io::Result<Arc<LookUp>> {
         let mut pending = lock(&self.pending);
         pending.retain(|_, known| known.is_fresh());
         if let Some(known) = pending.get(place) {
             return Ok(Arc::clone(known));
         }
-        // Sentinels may name another master each time.
+        // The number is bounded because sentinels may keep naming new masters.
         if pending.len() >= MOST {
             return Err(io::Error::other(STILL_LOOKED_UP));
         }
@@ -128,16 +130,18 @@ impl LookUp {
         answer.as_ref().map(|(_, answer)| answer.clone())
     }
 
-    /// Whether it goes on, or has ended so lately that the next caller takes its answer.
+    /// Returns whether the look-up is in flight, or ended so recently that the next caller may use
+    /// its answer.
     fn is_fresh(&self) -> bool {
         lock(&self.answer).as_ref().is_none_or(|(since, _)| since.elapsed() < FRESH)
     }
 }
 
-/// 32 nodes with 32 sentinels each are the most that a configuration names, and each has a master.
+/// The maximum number of look-ups; a configuration names at most 32 nodes with 32 sentinels each,
+/// and each sentinel may name a master.
 const MOST: usize = 2_048;
 
-/// How long an answer is kept that no caller waited for: longer than the pause between two attempts.
+/// How long an answer is kept if no caller was waiting; longer than the pause between two attempts.
 const FRESH: Duration = Duration::from_secs(10);
 
 const STILL_LOOKED_UP: &str = "its name is still being looked up";
@@ -154,7 +158,7 @@ mod tests {
         (host.to_owned(), 7)
     }
 
-    /// A resolver that hangs until it is told to answer, and how often it was asked.
+    /// Returns a resolver that hangs until it is released, and the number of its calls.
     fn hanging() -> (Arc<LookUps>, Sender<()>, Arc<AtomicUsize>) {
         let (go, gone): (_, Receiver<()>) = channel();
         let (gone, calls) = (Mutex::new(gone), Arc::new(AtomicUsize::new(0)));
@@ -188,7 +192,7 @@ mod tests {
                 thread::spawn(move || look_ups.find(&place("a"), long()).unwrap())
             })
             .collect();
-        // Those who ask behind the answer begin another look-up.
+        // Callers that come after the answer would begin another look-up.
         let callers = || Arc::strong_count(&lock(&look_ups.pending)[&place("a")]) - 2;
         let until = long();
         while callers() < others.len() {

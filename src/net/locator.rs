@@ -1,7 +1,8 @@
-//! Where the node of each link is now: addresses of names, masters that sentinels name, and the files of TLS.
+//! Locates the node of each link: resolves names, queries sentinels for masters, and has TLS files
+//! read.
 //!
-//! Invariant: what a master says counts only while most of its sentinels have named it recently
-//! ([`sentinel_answer`]). It owns everything that this needs: the look-ups, and the connections of the sentinels.
+//! Invariant: a master's replies count only while a majority of its sentinels has named it recently
+//! ([`sentinel_answer`]). This module owns the look-ups and the sentinel connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,63 +23,63 @@ use super::socket::Socket;
 use super::tls::{Certificates, Connector};
 use crate::proto::{Cause, Settings, Timestamp, sentinel_answer};
 
-/// What the connections of a client are made with.
+/// The settings and services with which a client connects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NetAccess {
     pub(crate) clock: Clock,
-    /// How names of hosts become addresses.
+    /// The resolver of host names.
     pub(crate) hosts: HostResolver,
     pub(crate) sentinels: SentinelAccess,
-    /// There is one if an address asks for TLS.
+    /// Present if an address needs TLS.
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Connector>,
 }
 
 pub(super) struct Locator {
     net: NetAccess,
-    /// The command links of all nodes, then their push links.
+    /// The command links of all nodes, followed by their push links.
     links: Vec<LinkRoute>,
-    /// There is one if a node has a name, sentinels, or files of TLS.
+    /// Present if a node has a name or sentinels, or TLS has files.
     resolver: Option<Resolver>,
     look_ups: Arc<LookUps>,
     pub(super) subscriptions: Subscriptions,
-    /// When it was last checked whether all sentinels have a subscription.
+    /// When the subscriptions of all sentinels were last checked.
     checked_at: Timestamp,
 }
 
-/// How one link gets to its node, as far as it is known.
+/// The known route of one link to its node.
 struct LinkRoute {
     address: Address,
-    /// A look-up is pending, whether or not its answer is still wanted.
+    /// A look-up is pending, even if its result is no longer wanted.
     is_looking_up: bool,
-    /// Look-ups answered: each begins with another address of the name.
+    /// The number of completed look-ups. Each route begins with another address of the name.
     turns: usize,
-    /// Addresses of the name that have not been tried for this connection, the next one last.
+    /// The addresses of the name that this connection has not tried, the next one last.
     untried: Vec<SocketAddr>,
-    /// The pause between two of them.
+    /// The pause between trying two addresses.
     stagger: Duration,
-    /// The master that sentinels have named for this connection.
+    /// The master that sentinels named for this connection.
     master: Option<HostPort>,
-    /// The sentinels that were asked for it and have not answered yet.
+    /// The sentinels whose replies to queries of this link are pending.
     outstanding: OutstandingQueries,
-    /// The contents of the files of TLS, read for this connection.
+    /// The contents of the TLS files, read for this connection.
     #[cfg(feature = "tls")]
     certificates: Option<Certificates>,
 }
 
-/// Where a link is to connect.
+/// The result of locating a link's node.
 pub(super) enum Located {
     Tcp(SocketAddr),
     Unix(PathBuf),
-    /// It is being looked up: a [`Finding`] has the answer.
+    /// A look-up is pending; a [`Finding`] will bring its result.
     Pending,
 }
 
-/// Why a link has no route: the words are there unless the cause says all.
+/// The reason why a link has no route, with details unless the cause says it all.
 pub(super) type NoRoute = (Cause, Option<String>);
 
 impl Locator {
-    /// Its tokens are `first_token`, for look-ups, and those after it, one for each sentinel.
+    /// Creates a locator with the token `first_token` for look-ups, followed by one per sentinel.
     pub(super) fn new(
         addresses: &[Address],
         net: &NetAccess,
@@ -104,7 +105,7 @@ impl Locator {
         Ok(locator)
     }
 
-    /// How many tokens it has for these addresses.
+    /// Returns the number of tokens for these addresses.
     pub(super) fn tokens_needed(addresses: &[Address]) -> usize {
         1 + Subscriptions::new(addresses, 0).len()
     }
@@ -127,7 +128,8 @@ impl Locator {
         self.links[at].address.is_tls()
     }
 
-    /// Whether TLS has files. They are not read on this thread: with a file system that hangs no lock would be extended.
+    /// Returns whether TLS has files. They are not read on the loop's thread, because a file system
+    /// that hangs would stop locks from being extended.
     pub(super) fn has_files(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.net.tls.as_ref().is_some_and(Connector::has_files);
@@ -135,7 +137,7 @@ impl Locator {
         false
     }
 
-    /// Where to connect, or begins to find out.
+    /// Returns where to connect, or begins a look-up.
     pub(super) fn locate(&mut self, at: usize, settings: &Settings) -> io::Result<Located> {
         match &self.links[at].address {
             Address::TlsIp(ip, port) if self.has_files() => {
@@ -157,7 +159,7 @@ impl Locator {
         if link.is_looking_up {
             return Ok(Located::Pending);
         }
-        // An earlier look-up was answered after the link had given it up.
+        // The result of an earlier look-up arrived after the link had stopped waiting for it.
         if let Some(address) = link.untried.pop() {
             return Ok(Located::Tcp(address));
         }
@@ -179,8 +181,8 @@ impl Locator {
         }
     }
 
-    /// Asks where the master is now: what was answered before this connection may be out of date. For the command link, which
-    /// is always there, the sentinels' connections are kept as well.
+    /// Queries the sentinels again, because an earlier answer may be out of date. Only the command
+    /// link, which every node has, keeps the sentinel connections as subscriptions.
     fn find_master(
         &mut self,
         at: usize,
@@ -189,6 +191,7 @@ impl Locator {
     ) -> io::Result<Located> {
         if !self.links[at].is_looking_up {
             if at < self.node_count() {
+                // Old answers must not confirm the new connection.
                 self.subscriptions.forget(at);
             }
             self.ask_sentinels(at, sentinels, settings)?;
@@ -213,8 +216,8 @@ impl Locator {
         Ok(())
     }
 
-    /// Asks sentinels again if not all of them have a subscription, such as after their restarts: otherwise a failover would not
-    /// be noticed. Only for connections that are open, and after a pause.
+    /// Queries sentinels again if some have no subscription, for example after a restart; otherwise
+    /// a failover could go unnoticed. Applies to open connections only, at most once per `pause`.
     pub(super) fn restore_subscriptions(
         &mut self,
         pause: Duration,
@@ -234,18 +237,18 @@ impl Locator {
                 && !self.subscriptions.are_all_open(at)
             {
                 let sentinels = sentinels.clone();
-                // An error is no loss: the next check tries again.
+                // An error is harmless: the next check tries again.
                 let _ = self.ask_sentinels(at, sentinels, settings);
             }
         }
     }
 
-    /// The next finding of the resolver, which is to be taken.
+    /// Takes the next finding of the resolver.
     pub(super) fn next_finding(&mut self) -> Option<Finding> {
         self.resolver.as_mut().and_then(Resolver::next)
     }
 
-    /// Takes the route that was found for a link. Returns the outcome if the link still waits for it.
+    /// Stores the route found for a link. Returns the outcome if the link still waits for it.
     pub(super) fn take_route(
         &mut self,
         at: usize,
@@ -255,7 +258,7 @@ impl Locator {
     ) -> Option<Result<(), NoRoute>> {
         let link = &mut self.links[at];
         link.is_looking_up = false;
-        // An answer of sentinels is for one connection only.
+        // The sentinels' answer is valid for one connection only, so a late one is dropped.
         if !is_awaited && matches!(link.address, Address::Sentinels(_)) {
             return None;
         }
@@ -271,7 +274,7 @@ impl Locator {
         is_awaited.then_some(outcome)
     }
 
-    /// The next address of a link's name that has not been tried.
+    /// Takes the next untried address of a link's name.
     pub(super) fn next_address(&mut self, at: usize) -> Option<SocketAddr> {
         self.links[at].untried.pop()
     }
@@ -280,20 +283,21 @@ impl Locator {
         self.links[at].untried.clear();
     }
 
-    /// How long to wait before the next address is tried; `None` if there is none.
+    /// Returns how long to wait before trying the next address; `None` if there is none.
     pub(super) fn pause_before_next(&self, at: usize) -> Option<Duration> {
         let link = &self.links[at];
         (!link.untried.is_empty()).then_some(link.stagger)
     }
 
-    /// The master that most of a node's sentinels name now, if the link leads elsewhere.
+    /// Returns the master that a majority of a node's sentinels names now, if the link leads
+    /// elsewhere.
     pub(super) fn other_master(&self, at: usize) -> Option<HostPort> {
         let named = self.subscriptions.named(at % self.node_count())?;
         (self.links[at].master.as_ref() != Some(&named)).then_some(named)
     }
 
-    /// Checks whether what a node says counts now: most of its sentinels have named it recently. They are asked again once
-    /// half of that time has passed.
+    /// Returns whether a node's replies count now: a majority of its sentinels must have named it
+    /// recently. Queries the sentinels again once half of that time has passed.
     pub(super) fn check_master(
         &mut self,
         at: usize,
@@ -303,6 +307,7 @@ impl Locator {
         registry: &Registry,
     ) -> bool {
         let LinkRoute { master: Some(place), .. } = &self.links[at] else { return true };
+        // Only replies on command links are checked.
         if at >= self.node_count() {
             return true;
         }
@@ -314,14 +319,14 @@ impl Locator {
         sentinel_answer::counts(asked_at, now)
     }
 
-    /// Begins TLS on a socket, if the address asks for it.
+    /// Begins TLS on a socket if the address requires it.
     pub(super) fn secure(&self, at: usize, socket: Socket) -> io::Result<Socket> {
         if !self.is_tls(at) {
             return Ok(socket);
         }
         #[cfg(feature = "tls")]
         return self.over_tls(&self.links[at], socket);
-        // Such an address cannot be read.
+        // Without the feature, parsing rejects addresses with TLS.
         #[cfg(not(feature = "tls"))]
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -331,7 +336,8 @@ impl Locator {
         let tls = self.net.tls.as_ref().expect("a connector is made where addresses ask for TLS");
         let certificates = match &link.certificates {
             Some(certificates) => Ok(certificates.clone()),
-            // There is no file, or a thread would have read it.
+            // Files would have been read by the resolver's thread, so there are none and this
+            // cannot block.
             None => tls.read(),
         };
         let session = certificates.and_then(|certificates| match &link.master {
@@ -357,8 +363,8 @@ impl LinkRoute {
         }
     }
 
-    /// Takes a route for the next connection. Each begins with another address of the name, and all of them are tried before
-    /// its time ends.
+    /// Stores the route for the next connection. Successive routes begin with different addresses,
+    /// and the pauses are short enough to try all before the connect timeout.
     fn take(&mut self, route: Route, connect_timeout: Duration) {
         self.untried = route.addresses;
         self.stagger = STAGGER.min(connect_timeout / (self.untried.len() as u32 + 1));
@@ -374,9 +380,9 @@ impl LinkRoute {
     }
 }
 
-/// The pause between two addresses of a name: the least that RFC 8305 recommends, and shorter than the time after which a
-/// node of which nothing is known is suspected.
+/// The maximum pause between two addresses of a name: the minimum that RFC 8305 recommends, and
+/// less than the time after which an unknown node is suspected.
 const STAGGER: Duration = Duration::from_millis(100);
 
-/// The pause between two checks of the subscriptions if too few are open, so that the answers grow old.
+/// The pause between two checks of the subscriptions while too few are open to refresh the answers.
 const ASK_AGAIN: Duration = Duration::from_millis(200);

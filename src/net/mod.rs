@@ -1,7 +1,7 @@
 //! Sockets, clocks and the body of the event loop: everything that touches the operating system.
 //!
-//! Apart from `proto`, which it drives and which knows nothing of it. Apart from the APIs, which differ only in
-//! who waits, and where.
+//! It drives `proto`, which does not depend on it. The APIs share this module and differ only in
+//! how their callers wait.
 
 mod address;
 mod cause;

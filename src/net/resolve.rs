@@ -1,9 +1,11 @@
-//! Finding addresses and reading the files of TLS before a connection, without stalling a lock.
+//! Resolves names, queries sentinels and reads TLS files before a connection, without delaying a
+//! lock.
 //!
-//! The system's resolver blocks, sometimes for half a minute, and a file system can hang. So each runs in a short-lived
-//! thread, named `redbolt-resolve`, at most one for each link at a time. Its answer wakes the loop through a socket
-//! pair: a `Poll` has at most one `Waker`, and that is the host's. IP addresses are not looked up. If no node has a
-//! name or needs files, there is no resolver. Sentinels are asked in the same way.
+//! The system's resolver can block for about 30 s, and a file system can hang. Invariant: each such
+//! task runs in a short-lived thread (`redbolt-resolve`), at most one per link at a time, and never
+//! on the loop's thread. Its result wakes the loop through a socket pair, because a `Poll` has at
+//! most one `Waker`, which belongs to the host. Without names, sentinels and files there is no
+//! resolver.
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -23,35 +25,35 @@ use super::threads;
 use super::tls::{Certificates, Connector};
 use crate::proto::Cause;
 
-/// What a thread of the resolver has found out.
+/// A result of a resolver thread.
 pub(super) enum Finding {
-    /// How a link gets to its node.
+    /// The route of a link to its node, or the reason why there is none.
     Route { link: usize, route: Result<Route, (Cause, io::Error)> },
     /// The answer of a sentinel of this node, before it counts as a vote for a route.
     Sentinel { node: usize, new: NewSubscription },
 }
 
-/// How a link gets to its node.
+/// The route of a link to its node.
 #[derive(Default)]
 pub(super) struct Route {
     pub(super) addresses: Vec<SocketAddr>,
     /// The master that sentinels have named.
     pub(super) master: Option<HostPort>,
-    /// The contents of the files of TLS, if the link uses it.
+    /// The contents of the TLS files, if the link uses TLS.
     #[cfg(feature = "tls")]
     pub(super) certificates: Option<Certificates>,
 }
 
-/// What a route is found with.
+/// The services that find a route.
 pub(super) struct RouteSources {
     pub(super) look_ups: Arc<LookUps>,
-    /// Whose files are read, if the link uses TLS.
+    /// The connector whose files are read, if the link uses TLS.
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Connector>,
 }
 
 impl RouteSources {
-    /// The route to these addresses. Reads the files, which blocks.
+    /// Returns the route to these addresses. Reads the files, which blocks.
     fn route(
         &self,
         addresses: Vec<SocketAddr>,
@@ -75,7 +77,7 @@ pub(super) struct Resolver {
     bell: mio::net::UnixStream,
 }
 
-/// Sends findings to the loop, and wakes it.
+/// A sender that passes findings to the loop and wakes it.
 #[derive(Clone)]
 struct Notifier {
     findings: Sender<Finding>,
@@ -84,7 +86,8 @@ struct Notifier {
 
 impl Notifier {
     fn send(&self, finding: Finding) {
-        // Sending fails if the client is gone. The bell is full only if the loop is being woken already.
+        // Sending fails if the client was dropped. The bell is full only if the loop is about to
+        // wake.
         let _ = self.findings.send(finding);
         let _ = send(SockRef::from(&*self.bell), &[1]);
     }
@@ -115,7 +118,8 @@ impl Resolver {
         })
     }
 
-    /// Begins to ask sentinels. If wanted, it keeps the connections of those that answer, for the changes that they send.
+    /// Begins to query sentinels. With `keeps_connections`, the connections of those that answer
+    /// are kept as subscriptions.
     pub(super) fn ask(
         &self,
         link: usize,
@@ -148,7 +152,7 @@ impl Resolver {
         threads::start("redbolt-resolve", look_up).map(drop)
     }
 
-    /// The next finding. Call it after the bell rang, until there is none.
+    /// Takes the next finding. Call it after each wake-up until it returns `None`.
     pub(super) fn next(&mut self) -> Option<Finding> {
         let mut sink = [0; 64];
         while matches!(self.bell.read(&mut sink), Ok(1..)) {}

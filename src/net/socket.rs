@@ -1,7 +1,7 @@
-//! One non-blocking stream, over TCP, with TLS or without, or a Unix socket.
+//! A non-blocking stream over TCP, with or without TLS, or over a Unix socket.
 //!
 //! Options are set on each connect: `TCP_NODELAY`, because a lock is one small write; keepalive and
-//! `TCP_USER_TIMEOUT`, because a half-open connection otherwise lasts a quarter of an hour.
+//! `TCP_USER_TIMEOUT`, because a half-open connection otherwise lasts about 15 min.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -24,12 +24,12 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Begins to connect. The stream becomes writable when it has connected or failed.
+    /// Begins to connect. The stream becomes writable once it has connected or failed.
     pub(super) fn tcp(address: SocketAddr, dead_peer_timeout: Duration) -> io::Result<Self> {
         Self::with_options(TcpStream::connect(address)?, dead_peer_timeout)
     }
 
-    /// One that has connected, and does not block.
+    /// Wraps a connected, non-blocking stream.
     pub(super) fn connected(
         stream: std::net::TcpStream,
         dead_peer_timeout: Duration,
@@ -52,13 +52,13 @@ impl Socket {
 
     pub(super) fn unix(path: &Path) -> io::Result<Self> {
         UnixStream::connect(path).map(Self::Unix).map_err(|error| match error.kind() {
-            // The listener's backlog is full.
+            // A full backlog of the listener is reported as `WouldBlock`.
             io::ErrorKind::WouldBlock => io::ErrorKind::ConnectionRefused.into(),
             _ => error,
         })
     }
 
-    /// The same, with everything that is read and written encrypted.
+    /// Adds TLS to a TCP stream, so that all data is encrypted.
     #[cfg(feature = "tls")]
     pub(super) fn over_tls(self, session: Session) -> Self {
         match self {
@@ -67,13 +67,13 @@ impl Socket {
         }
     }
 
-    /// Watches for the end of connecting, and for bytes that arrive with it.
+    /// Watches for the completion of the connect, and for bytes that arrive with it.
     pub(super) fn register(&mut self, registry: &Registry, token: mio::Token) -> io::Result<()> {
         registry.register(self.source(), token, Interest::READABLE | Interest::WRITABLE)
     }
 
-    /// Watches for answers, and for room to write only if there was none. A Unix socket that is watched for room
-    /// reports it whenever its peer has read: a needless wake-up.
+    /// Watches for replies, and for room to write only if the send buffer is `full`. Otherwise a
+    /// Unix socket would report room, and wake the loop needlessly, whenever its peer has read.
     pub(super) fn watch(
         &mut self,
         registry: &Registry,
@@ -94,12 +94,13 @@ impl Socket {
         }
     }
 
-    /// Goes on connecting as far as that is possible now. Returns whether it has connected.
+    /// Continues connecting as far as possible now. Returns whether it has connected.
     pub(super) fn continue_connecting(&mut self) -> io::Result<bool> {
         let (error, peer) = match self {
             Self::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
             Self::Unix(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
-            // What the server has said before it ended the connection is read first.
+            // Reads before checking for an error: the server may have sent its reason before it
+            // ended the connection.
             #[cfg(feature = "tls")]
             Self::Tls(tls) if tls.1.has_begun() => return tls.1.shake_hands(&mut tls.0),
             #[cfg(feature = "tls")]
@@ -121,7 +122,7 @@ impl Socket {
         Ok(true)
     }
 
-    /// What it waits for, where that is more than the other end.
+    /// Returns the step of TLS that an unfinished connection is waiting for.
     #[cfg(feature = "tls")]
     pub(super) fn unfinished(&self) -> Option<&'static str> {
         match self {
@@ -140,7 +141,8 @@ impl Socket {
         }
     }
 
-    /// Whether a read that did not fill its space was the last one: the poller reports what comes later.
+    /// Returns whether a read that did not fill its buffer was the last one; the poller reports
+    /// later data.
     #[inline]
     pub(super) fn is_drained(&self) -> bool {
         #[cfg(feature = "tls")]
@@ -160,7 +162,7 @@ impl Socket {
         }
     }
 
-    /// Whether something that was written, or that TLS itself has to say, waits for room.
+    /// Returns whether accepted bytes, or messages of TLS, still wait for room.
     #[inline]
     pub(super) fn has_unsent(&self) -> bool {
         #[cfg(feature = "tls")]
@@ -170,22 +172,22 @@ impl Socket {
         false
     }
 
-    /// Closes it, over TLS with a closing message.
+    /// Closes the stream, over TLS with a closing alert.
     pub(super) fn close_in(mut self, registry: &Registry) {
         #[cfg(feature = "tls")]
         if let Self::Tls(tls) = &mut self {
             tls.1.close(&mut tls.0);
         }
-        // It is closed right after, which removes it from any poll as well.
+        // An error is harmless: the close that follows removes the stream from any poll.
         let _ = registry.deregister(self.source());
     }
 }
 
-/// Writes to a Unix socket whose peer may be gone. SIGPIPE would end a program whose `main` is not Rust's, and not all versions of
-/// the standard library that we are built with keep it away from these.
+/// Writes to a Unix socket whose peer may have closed it. SIGPIPE would end a program whose `main`
+/// is not in Rust, and not every supported version of the standard library suppresses it here.
 #[inline]
 pub(super) fn send(socket: SockRef<'_>, bytes: &[u8]) -> io::Result<usize> {
-    // There it is kept away when a socket is made.
+    // Apple systems suppress the signal by an option that is set when a socket is created.
     #[cfg(target_vendor = "apple")]
     let flags = 0;
     #[cfg(not(target_vendor = "apple"))]
@@ -201,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// The kernel is asked for the options.
+    /// Checks the options that the kernel reports.
     #[test]
     fn a_connection_that_is_half_open_is_not_kept_for_a_quarter_of_an_hour() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,7 +1,8 @@
-//! The body of the event loop: from readiness to the core, and from the core to the sockets.
+//! The body of the event loop: passes readiness and bytes to the core, and the core's output to the
+//! sockets.
 //!
-//! Invariant: the core's outputs are matched here and nowhere else. Readiness is a hint: what counts is what a read or a
-//! write returns.
+//! Invariant: only this module handles the core's link operations and outgoing bytes. Readiness is
+//! only a hint; the result of each read or write decides.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,18 +24,19 @@ use crate::proto::{Cause, ClockReading, Core, LinkId, LinkOp, Timestamp};
 pub(crate) struct Sockets {
     core: Core,
     clock: Clock,
-    /// The command links of all nodes, then their push links.
+    /// The command links of all nodes, followed by their push links.
     sockets: Vec<LinkSocket>,
     registry: Registry,
-    /// The `mio::Token` of the first link; the others follow, then those of the locator.
+    /// The `mio::Token` of the first link; the other links follow, then the tokens of the locator.
     first_token: usize,
     locator: Locator,
     dead_peer_timeout: Duration,
-    /// When the next address of a name is tried, alongside those that are being connected.
+    /// When the next address of any name is tried, alongside the connections in progress.
     race_at: Timestamp,
-    /// Something was read since the last [`drive`](Self::drive).
+    /// Data was read since the last [`drive`](Self::drive).
     has_read: bool,
-    /// The process whose connections these are: two that shared them would mix up their answers.
+    /// The process that owns these connections. Two processes sharing them would mix up their
+    /// replies.
     origin: Origin,
 }
 
@@ -42,17 +44,17 @@ pub(crate) struct Sockets {
 struct LinkSocket {
     link: Option<LinkId>,
     state: SocketState,
-    /// The kernel's send buffer is full. The poller reports when it has room.
+    /// The kernel's send buffer is full; the poller reports when it has room.
     blocked: bool,
-    /// When the next address of its name is tried, if none has answered by then.
+    /// When the next address of the name is tried if none has answered by then.
     race_at: Timestamp,
-    /// What has come is left unread until sentinels have confirmed this master again.
+    /// Received bytes stay unread until a majority of sentinels reconfirms this master.
     unread: bool,
 }
 
 enum SocketState {
     Closed,
-    /// The addresses of a name that have been tried and have not answered. The first that does is taken.
+    /// The addresses of a name that are being tried. The first to answer is used.
     Connecting(Vec<Socket>),
     Open(Socket),
     Resolving,
@@ -83,8 +85,8 @@ impl Sockets {
         })
     }
 
-    /// How many tokens there must be for these addresses: one for each link, of which each node has two, one for look-ups, and one
-    /// for each sentinel.
+    /// Returns the number of tokens for these addresses: two links per node, one for look-ups and
+    /// one per sentinel.
     pub(crate) fn tokens_needed(addresses: &[Address]) -> usize {
         2 * addresses.len() + Locator::tokens_needed(addresses)
     }
@@ -97,14 +99,15 @@ impl Sockets {
         &mut self.core
     }
 
-    /// The core, and the time for a command to it.
+    /// Returns the core and the current time, to run a command on it.
     pub(crate) fn core_now(&mut self) -> (&mut Core, ClockReading) {
         (&mut self.core, self.clock.now())
     }
 
-    /// Takes a readiness event; `false` if it is not for one of our sockets.
+    /// Handles a readiness event; returns `false` if it is not for one of these sockets.
     pub(crate) fn on_event(&mut self, event: &Event) -> bool {
         let Some(at) = event.token().0.checked_sub(self.first_token) else { return false };
+        // A forked child must not touch the parent's connections, so its events are dropped.
         if !self.is_ours() {
             return at <= self.sockets.len() + self.locator.sentinel_count();
         }
@@ -122,8 +125,8 @@ impl Sockets {
         true
     }
 
-    /// Reads where answers are due, without waiting for readiness. Returns whether anything came, be it the end of
-    /// a connection.
+    /// Reads from the sockets that owe a reply, without waiting for readiness. Returns whether any
+    /// data or the end of a connection was read.
     pub(crate) fn read_awaited(&mut self) -> bool {
         if !self.is_ours() {
             return false;
@@ -137,7 +140,7 @@ impl Sockets {
         came
     }
 
-    /// Whether there is a socket for [`read_awaited`](Self::read_awaited) to read from.
+    /// Returns whether there is a socket for [`read_awaited`](Self::read_awaited) to read from.
     pub(crate) fn awaits_answers(&self) -> bool {
         (0..self.core.config().node_count()).any(|at| self.is_awaited(at))
     }
@@ -147,8 +150,8 @@ impl Sockets {
         link_socket.is_open() && link_socket.link.is_some_and(|of| self.core.is_awaited(of))
     }
 
-    /// Whether events are possible that only the poller reports: a completed connect, an address, room to write, a
-    /// message on a push link, or of a sentinel.
+    /// Returns whether events may occur that only the poller reports: a finished connect or
+    /// look-up, room to write, or a message from a push link or a sentinel.
     pub(crate) fn needs_loop(&self) -> bool {
         let (command, push) = self.sockets.split_at(self.core.config().node_count());
         let waits = |link_socket: &LinkSocket| match link_socket.state {
@@ -161,14 +164,14 @@ impl Sockets {
             || push.iter().any(|link_socket| !matches!(link_socket.state, SocketState::Closed))
     }
 
-    /// Fires due timers, opens and closes links as the core wants, and writes its commands.
+    /// Fires due timers, opens and closes links as the core requests, and writes its commands.
     pub(crate) fn drive(&mut self) {
         self.expire();
         self.settle();
     }
 
-    /// Fires due timers and writes nothing. Read everything first: an answer that is there has come in time. What came
-    /// since, while this thread did not run, is read here.
+    /// Fires due timers without writing. Read all sockets first, because a reply that has already
+    /// arrived is in time. Replies that arrived while this thread was stalled are read here.
     pub(crate) fn expire(&mut self) {
         if !self.is_ours() {
             return;
@@ -176,11 +179,12 @@ impl Sockets {
         if self.race_at < Timestamp::NEVER {
             self.dial_late();
         }
-        // The core has been given the time with everything that was read.
+        // Every read passed the time to the core, so `latest` is current if anything was read.
         let has_read = std::mem::take(&mut self.has_read);
         let due = self.core.poll_timeout().is_some_and(|due| due <= self.core.latest());
         if due || !has_read {
             let mut now = self.clock.now();
+            // After a stall the replies in the kernel may be in time: read them before timing out.
             let stalled = |due: Timestamp| due + STALL <= now.boot;
             if self.core.poll_timeout().is_some_and(stalled) && self.read_awaited() {
                 now = self.clock.now();
@@ -191,7 +195,7 @@ impl Sockets {
         }
     }
 
-    /// Explains why answers do not count, before they are given up.
+    /// Reports why replies were ignored, before their requests time out.
     fn explain_unread(&mut self, now: Timestamp) {
         if self.locator.sentinel_count() == 0
             || self.core.poll_timeout().is_none_or(|due| due > now)
@@ -205,8 +209,8 @@ impl Sockets {
         }
     }
 
-    /// Does everything that the core wants done now. A connection that fails can make the core write to other links, so
-    /// this goes on until none does.
+    /// Carries out all pending operations of the core. A connection that fails can make the core
+    /// write to other links, so this repeats until no write fails.
     pub(crate) fn settle(&mut self) {
         if !self.is_ours() {
             return;
@@ -214,7 +218,7 @@ impl Sockets {
         if self.locator.sentinel_count() > 0 {
             self.check_masters();
         }
-        // Each pass but the last ends a link, or opens one.
+        // Each pass except for the last closes or opens a link, so the loop is bounded.
         for _ in 0..=2 * self.sockets.len() {
             self.apply_link_ops();
             if !self.write_all() {
@@ -223,18 +227,18 @@ impl Sockets {
         }
     }
 
-    /// Writes what waits on each link. Returns whether a connection has failed at that.
+    /// Writes the pending bytes of each link. Returns whether a connection failed.
     fn write_all(&mut self) -> bool {
         (0..self.sockets.len()).fold(false, |has_failed, at| self.write(at) | has_failed)
     }
 
-    /// How long the loop may sleep; `None`: until something is ready.
+    /// Returns how long the loop may sleep; `None` means until a socket is ready.
     pub(crate) fn deadline(&self, boot: Timestamp) -> Option<Duration> {
         let due = self.core.poll_timeout().unwrap_or(Timestamp::NEVER).min(self.race_at);
         (due < Timestamp::NEVER).then(|| due.since(boot))
     }
 
-    /// Ends every connection: the poller has failed, so nothing can be received.
+    /// Ends every connection: the poller has failed, so no more data can be received.
     pub(crate) fn fail_all(&mut self, error: &io::Error) {
         if !self.is_ours() {
             return;
@@ -244,17 +248,17 @@ impl Sockets {
         }
     }
 
-    /// Whether this process made it. In a forked child the connections and the locks are the parent's: nothing is
-    /// read, written, registered or closed there.
+    /// Returns whether this process created these sockets. In a forked child the connections and
+    /// locks belong to the parent, so the child reads, writes, registers and closes nothing.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
         self.origin.is_here()
     }
 
-    /// Releases everything that is held, as far as the sockets take the bytes.
+    /// Releases all locks, as far as the sockets accept the bytes without blocking.
     ///
-    /// It also reads what has come. A socket that is closed with unread answers is reset, and a server whose
-    /// connection is reset drops what it has not read, releases too.
+    /// This also reads pending replies. Closing a socket with unread data resets the connection,
+    /// and the server then drops what it has not read, including releases.
     pub(crate) fn release_all(&mut self) {
         if self.is_ours() {
             self.core.release_all(self.clock.now());
@@ -272,7 +276,7 @@ impl Sockets {
         }
     }
 
-    /// A function of its own, so that a turn without such wishes does not save registers for them.
+    /// Kept out of line so that a turn without link operations does not save registers for it.
     #[cold]
     fn apply_link_op(&mut self, op: LinkOp) {
         match op {
@@ -298,7 +302,7 @@ impl Sockets {
         }
     }
 
-    /// Takes an event of the locator; `false` if it has no such token.
+    /// Handles an event of the locator; returns `false` if it does not own this token.
     fn on_locator_event(&mut self, token: usize) -> bool {
         match token.checked_sub(1) {
             None if self.locator.has_resolver() => self.take_findings(),
@@ -311,12 +315,14 @@ impl Sockets {
         true
     }
 
-    /// Keeps the sentinels' connections open, and asks sentinels ahead of answers that are due.
+    /// Keeps the sentinel connections open, and queries sentinels before expected replies arrive.
     fn check_masters(&mut self) {
         let Self { locator, core, sockets, .. } = self;
         let is_open = |at: usize| sockets[at].is_open();
         let settings = core.config().settings();
         locator.restore_subscriptions(CHECK_SUBSCRIPTIONS, core.latest(), is_open, settings);
+        // A reply is read only from a confirmed master, so the confirmation is refreshed in
+        // advance.
         for at in 0..self.core.config().node_count() {
             if self.is_awaited(at) {
                 self.check_master(at);
@@ -324,14 +330,14 @@ impl Sockets {
         }
     }
 
-    /// Checks whether what the node of this link says counts now.
+    /// Returns whether replies of this link's node count now.
     fn check_master(&mut self, at: usize) -> bool {
         let Self { locator, core, sockets, registry, .. } = self;
         let is_open = |at: usize| sockets[at].is_open();
         locator.check_master(at, core.latest(), is_open, core.config().settings(), registry)
     }
 
-    /// A sentinel of this node has answered or sent a change.
+    /// Reacts to a reply or a change sent by a sentinel of this node.
     fn follow_master(&mut self, node: usize) {
         self.follow(node);
         self.follow(node + self.core.config().node_count());
@@ -340,8 +346,9 @@ impl Sockets {
         }
     }
 
-    /// Gives up a link that leads to another master than most of its sentinels name now, and opens one that is down: its backoff
-    /// is for the old master. They are asked again before that.
+    /// Closes a link when a majority of its sentinels names another master now. A link that is down
+    /// is opened at once, because its backoff belongs to the old master; the sentinels are queried
+    /// again before it connects.
     fn follow(&mut self, at: usize) {
         let Some(named) = self.locator.other_master(at) else { return };
         let link_socket = &self.sockets[at];
@@ -356,14 +363,16 @@ impl Sockets {
         self.disconnected(at, Cause::Io);
     }
 
-    /// Connects to the next address of a name, alongside those that have not answered yet; `false` if there is none.
+    /// Connects to the next address of a name, alongside those in progress; returns `false` if
+    /// there is none.
     fn connect_next(&mut self, at: usize) -> bool {
         let Some(address) = self.locator.next_address(at) else { return false };
         self.dial(at, address);
         true
     }
 
-    /// Tries the next address where the last one has not answered in time: its packets may vanish (RFC 8305).
+    /// Tries the next address of each name whose last address has not answered in time, because its
+    /// packets may be lost (RFC 8305).
     fn dial_late(&mut self) {
         let now = self.clock.now().boot;
         if now < self.race_at {
@@ -385,7 +394,7 @@ impl Sockets {
         self.connect(at, socket);
     }
 
-    /// Explains what a connection was waiting for that was given up.
+    /// Records which step of connecting was still pending when the core closed the link.
     #[cfg(feature = "tls")]
     fn explain_handshake(&mut self, at: usize) {
         let link_socket = &self.sockets[at];
@@ -426,8 +435,9 @@ impl Sockets {
         self.race_at = self.race_at.min(link_socket.race_at);
     }
 
-    /// Tries the next address of a name before the link fails: `localhost` often means `::1` first, and many servers
-    /// listen on `127.0.0.1` only. The link fails with the last address that does.
+    /// Tries the next address of a name before failing the link: `localhost` often resolves to
+    /// `::1` first, and many servers listen only on `127.0.0.1`. The link fails when its last
+    /// address does.
     fn connect_failed(&mut self, at: usize, error: &io::Error) {
         let others_go_on = matches!(&self.sockets[at].state, SocketState::Connecting(sockets) if !sockets.is_empty());
         if !self.connect_next(at) && !others_go_on {
@@ -477,7 +487,7 @@ impl Sockets {
         }
     }
 
-    /// An address has answered. The other ones are given up.
+    /// Uses the address that answered and closes the other attempts.
     fn connected(&mut self, at: usize, socket: Socket) {
         self.drop_socket(at);
         let link_socket = &mut self.sockets[at];
@@ -491,10 +501,11 @@ impl Sockets {
         self.read(at, true);
     }
 
-    /// Reads, unless what has come does not count now. Returns whether there was anything.
+    /// Reads unless the node's replies do not count now. Returns whether there was data.
     #[inline]
     fn read(&mut self, at: usize, ended: bool) -> bool {
         if self.locator.sentinel_count() > 0 {
+            // Bytes of a master that is not confirmed must not count, see `Locator::check_master`.
             self.sockets[at].unread = self.sockets[at].is_open() && !self.check_master(at);
             if self.sockets[at].unread {
                 return false;
@@ -503,10 +514,11 @@ impl Sockets {
         self.read_all(at, ended)
     }
 
-    /// Reads until the socket has no more. Returns whether it had anything.
+    /// Reads until the socket is empty. Returns whether it had data.
     ///
-    /// A read that does not fill its space is the last one: the poller reports what comes later. Unless the
-    /// connection has `ended`: the poller has reported that end and will not report it again, so it is read now.
+    /// A read that does not fill its buffer is the last one, because the poller reports later data.
+    /// If the connection has `ended`, the poller has already reported that and will not do so
+    /// again, so reading continues to the end.
     fn read_all(&mut self, at: usize, ended: bool) -> bool {
         let mut came = false;
         loop {
@@ -545,8 +557,9 @@ impl Sockets {
         }
     }
 
-    /// Checks that the bytes that were just read count, and closes their connection if not. This thread may have been stopped
-    /// since it checked the master before the read, and the bytes may be younger than that.
+    /// Checks that the bytes just read count, and closes the connection if they do not. The thread
+    /// may have stalled between checking the master and reading, so the bytes may have been sent
+    /// after the confirmation expired.
     fn confirm_read(&mut self, at: usize) -> bool {
         if self.locator.sentinel_count() == 0 || self.check_master(at) {
             return true;
@@ -556,7 +569,7 @@ impl Sockets {
         false
     }
 
-    /// Writes once what waits, if there is room. Returns whether the connection has failed at that.
+    /// Writes pending bytes once, if there is room. Returns whether the connection failed.
     fn write(&mut self, at: usize) -> bool {
         let link_socket = &mut self.sockets[at];
         let (SocketState::Open(socket), Some(link), false) =
@@ -589,7 +602,8 @@ impl Sockets {
         !self.sockets[at].is_open()
     }
 
-    /// Reads first what the server sent before it closed the connection. That may end the link, with a better cause.
+    /// Reads what the server sent before it closed the connection. That may end the link with a
+    /// more precise cause.
     fn write_failed(&mut self, at: usize, error: &io::Error) {
         self.read(at, true);
         if self.sockets[at].is_open() {
@@ -597,7 +611,7 @@ impl Sockets {
         }
     }
 
-    /// Notes whether the kernel's send buffer is full, and watches for room if it is.
+    /// Records whether the kernel's send buffer is full, and if so watches for room.
     fn set_blocked(&mut self, at: usize, blocked: bool) {
         let token = mio::Token(self.first_token + at);
         let link_socket = &mut self.sockets[at];
@@ -613,7 +627,7 @@ impl Sockets {
         self.give_up(at, cause::of(error));
     }
 
-    /// Ends a connection, or the attempt to make one, with its cause and what there is to say of it.
+    /// Ends a connection or an attempt to connect, with its cause and details.
     fn give_up(&mut self, at: usize, (cause, words): NoRoute) {
         if let Some(words) = words {
             self.explain(at, cause, words);
@@ -664,10 +678,11 @@ impl LinkSocket {
     }
 }
 
-/// The pause between two checks whether all sentinels have a subscription.
+/// The pause between two checks that all sentinels have a subscription.
 const CHECK_SUBSCRIPTIONS: Duration = Duration::from_secs(5);
 
-/// A timer that is noticed so much later may have come while the thread did not run. Turns that are in time do not read a second time.
+/// How late a timer fires before the thread is assumed to have stalled. Turns on time do not read
+/// again.
 const STALL: Duration = Duration::from_millis(2);
 
 #[cfg(feature = "tls")]

@@ -1,9 +1,10 @@
-//! Starting the threads of the library, and the mutexes that they share.
+//! Starts the library's threads, and locks the mutexes that they share. It contains unsafe code.
 //!
-//! A signal to the process goes to any of its threads that does not block it. Invariant: no thread of the library takes one, so
-//! that a program which reads SIGTERM from a signalfd, or waits for it in one thread, does not die of it. The new thread
-//! inherits the mask of its parent, which is set for the moment of the start: a mask that the thread set itself would come
-//! too late. Neither `std` nor a crate of the library's tree has a safe call for this.
+//! Invariant: no thread of the library handles a signal to the process, which may go to any thread
+//! that does not block it. Otherwise a program that reads SIGTERM from a signalfd, or waits for it
+//! in one thread, could be killed by it. A new thread inherits its parent's mask, which is set only
+//! while the thread starts; a mask set by the thread itself would come too late. Neither `std` nor
+//! a dependency has a safe call for this.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +15,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// Starts a thread that blocks all signals.
+/// Starts a thread that blocks all signals except for faults ([`FAULTS`]).
 pub(crate) fn start<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -23,22 +24,23 @@ pub(crate) fn start<T: Send + 'static>(
     Builder::new().name(name.to_owned()).spawn(work)
 }
 
-/// Locks a mutex, also one whose holder has panicked: what it guards is complete after each step.
+/// Locks a mutex even if a holder panicked: each step leaves the guarded data complete.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The signals of this thread are blocked until this is dropped.
+/// A guard that blocks the signals of this thread until it is dropped.
 struct Blocked {
     before: libc::sigset_t,
-    /// The mask belongs to one thread, so this does not leave it.
+    /// Keeps the guard on its thread, because a mask belongs to one thread.
     _stays: PhantomData<*const ()>,
 }
 
 impl Blocked {
     fn new() -> io::Result<Self> {
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: `sigfillset` writes the whole set, `sigdelset` takes a set that was written, and both only write there.
+        // SAFETY: `sigfillset` writes the whole set, `sigdelset` gets an initialized set, and both
+        // write only there.
         let all = unsafe {
             libc::sigfillset(all.as_mut_ptr());
             for fault in FAULTS {
@@ -46,11 +48,12 @@ impl Blocked {
             }
             all.assume_init()
         };
-        // SAFETY: `all` is a set that lives through the call, and the old mask is written to `before`.
+        // SAFETY: `all` is a set that lives through the call, which writes the old mask to
+        // `before`.
         let error =
             unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, before.as_mut_ptr()) };
         match error {
-            // SAFETY: the call has succeeded, so it has written the old mask.
+            // SAFETY: the call succeeded, so it wrote the old mask.
             0 => Ok(Self { before: unsafe { before.assume_init() }, _stays: PhantomData }),
             error => Err(io::Error::from_raw_os_error(error)),
         }
@@ -59,7 +62,8 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: `before` is the mask that this thread had, and the present one is not asked for.
+        // SAFETY: `before` is the mask that this thread had; a null pointer declines the current
+        // one.
         let error = unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
         };
@@ -67,8 +71,8 @@ impl Drop for Blocked {
     }
 }
 
-/// The signals of a fault in the thread itself. The kernel ends the process if they are blocked, without the handlers that report
-/// a stack overflow or a crash.
+/// The signals of faults in the thread itself. If they were blocked, the kernel would end the
+/// process without the handlers that report a stack overflow or a crash.
 const FAULTS: [libc::c_int; 6] =
     [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGSYS, libc::SIGTRAP];
 
@@ -77,7 +81,7 @@ const FAULTS: [libc::c_int; 6] =
 mod tests {
     use super::*;
 
-    /// The mask of this thread: bit 0 is signal 1.
+    /// Returns the mask of this thread; bit 0 is signal 1.
     fn mask() -> u64 {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
@@ -96,7 +100,7 @@ mod tests {
         let (blocked, name) = thread.unwrap().join().unwrap();
         assert_eq!((mask(), name), (before, Some(12)), "and the caller as before");
         let open = FAULTS.into_iter().chain([libc::SIGKILL, libc::SIGSTOP]);
-        // Two are the C library's.
+        // The C library keeps signals 32 and 33 for itself.
         let open = open.map(bit).fold(bit(32) | bit(33), |all, bit| all | bit);
         assert_eq!(blocked | open, u64::MAX);
         assert_eq!(blocked & FAULTS.map(bit).into_iter().sum::<u64>(), 0);

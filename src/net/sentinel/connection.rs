@@ -1,7 +1,8 @@
-//! A blocking connection to a sentinel that is asked.
+//! A blocking connection for a query to a sentinel.
 //!
-//! Invariant: everything on it ends at one deadline, however many pieces an answer comes in: a sentinel that sends a byte now and
-//! then is treated as silent. It becomes a socket of the loop when the sentinel has answered.
+//! Invariant: all operations on it share one deadline, however many pieces the answer arrives in,
+//! so a sentinel that trickles bytes is treated as silent. Once the sentinel has answered, the
+//! connection becomes a socket of the event loop.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -21,8 +22,8 @@ pub(super) struct BlockingConnection {
 }
 
 impl BlockingConnection {
-    /// Connects to the first address of the place that answers. `patience` bounds the look-up of its name and all that is done
-    /// on the connection, together.
+    /// Connects to the first address of the host that answers. `patience` limits the total time of
+    /// the look-up and of all operations on the connection.
     pub(super) fn open(
         place: &HostPort,
         look_ups: &Arc<LookUps>,
@@ -32,7 +33,7 @@ impl BlockingConnection {
         let places = look_ups.find(place, until)?;
         let mut last = io::ErrorKind::NotFound.into();
         for (at, place) in (0..).zip(&places) {
-            // One that does not answer leaves time for the others.
+            // Each address gets an equal share, so that a silent one leaves time for the others.
             let share = left(until)? / (places.len() as u32 - at);
             match TcpStream::connect_timeout(place, share) {
                 Ok(stream) => {
@@ -59,13 +60,13 @@ impl BlockingConnection {
     pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
-            // What a sentinel is asked fits into one record, which the kernel takes as a whole.
+            // The query fits into one record, which the kernel accepts as a whole.
             return session.write(&mut self.stream, bytes).map(drop);
         }
         self.stream.write_all(bytes)
     }
 
-    /// Blocks until bytes have come, or until the deadline: then it would block.
+    /// Blocks until data arrives. Returns `WouldBlock` at the deadline.
     pub(super) fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
@@ -74,7 +75,8 @@ impl BlockingConnection {
         self.stream.read(space)
     }
 
-    /// The same connection, non-blocking. A sentinel that vanishes is noticed within the limit.
+    /// Makes the connection non-blocking. A sentinel that vanishes is noticed within
+    /// `dead_peer_timeout`.
     pub(super) fn into_socket(self, dead_peer_timeout: Duration) -> io::Result<Socket> {
         let stream = self.stream.stream;
         stream.set_nonblocking(true)?;
@@ -87,7 +89,8 @@ impl BlockingConnection {
     }
 }
 
-/// A stream that blocks until its deadline, and would block from then on. Signals do not interrupt it.
+/// A stream that blocks until its deadline, and then returns `WouldBlock`. Signals do not interrupt
+/// it.
 struct DeadlineStream {
     stream: TcpStream,
     until: Instant,
@@ -129,7 +132,7 @@ impl Write for DeadlineStream {
     }
 }
 
-/// How long it is until then.
+/// Returns the time left until the deadline; an error if it has passed.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(left) }

@@ -1,11 +1,12 @@
-//! Which server is the master, by its sentinels: the query, and what the answers amount to.
+//! Queries sentinels for the current master and counts their answers.
 //!
-//! Invariant: a master counts only if more than half of the sentinels name it. As many must agree on a failover, so a
-//! sentinel that is cut off, lies, or is late is outvoted. They are asked before every connection. Whether the server there
-//! is a master is found by the handshake, and what it remembers by its restart guard: a promoted replica is another run.
+//! Invariant: a master counts only if more than half of the sentinels name it. A failover needs the
+//! same majority, so a sentinel that is partitioned, wrong or late is outvoted. Sentinels are
+//! queried before every connection. The handshake then checks that the server is a master, and its
+//! restart guard covers what it remembers: a promoted replica is a different run.
 //!
-//! A sentinel that has answered keeps its connection (`subscriptions`): most connections to a master that hangs, or that has
-//! been replaced, do not end by themselves for a while.
+//! The connection of each sentinel that answers is kept (`subscriptions`), because a connection to
+//! a hung or replaced master can stay open for a while.
 
 mod connection;
 mod protocol;
@@ -35,18 +36,18 @@ use crate::resp::{BytesMut, Frame, FrameDecoder, Limits};
 
 pub(super) use subscriptions::{NewSubscription, Subscriptions};
 
-/// How to connect to sentinels.
+/// The settings for connections to sentinels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SentinelAccess {
     pub(crate) credentials: Option<Credentials>,
-    /// Whether to use TLS, where that is not as with the masters.
+    /// Overrides the TLS use of the sentinel address; `None` follows it.
     #[cfg(feature = "tls")]
     pub(crate) is_over_tls: Option<bool>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Connector>,
 }
 
-/// Where the master is now. Blocks.
+/// Returns the current address of the master. Blocks.
 pub(crate) fn locate(
     sentinels: &Sentinels,
     access: &SentinelAccess,
@@ -58,17 +59,17 @@ pub(crate) fn locate(
         MasterQuery::new(sentinels.clone(), access, outstanding, settings, ClockReading::default());
     let Master { place, .. } = query.ask(|_| {})?;
     if !place.0.chars().all(is_printable) {
-        // An address is shown as it is.
+        // `Address` is displayed unescaped, so a host that needs escaping is rejected.
         return Err(io::Error::other(format!("its sentinels name {}", shown(&place))));
     }
     Ok(Address::of(&place, sentinels.tls))
 }
 
-/// The sentinels that are being asked for one link, by all its queries.
+/// The sentinels that still have a query of one link in flight.
 #[derive(Clone)]
 pub(super) struct OutstandingQueries {
     look_ups: Arc<LookUps>,
-    /// A bit for each sentinel that has a thread which has not ended.
+    /// One bit per sentinel, set while a thread is querying it.
     busy: Arc<AtomicU32>,
 }
 
@@ -77,7 +78,7 @@ impl OutstandingQueries {
         Self { look_ups: Arc::clone(look_ups), busy: Arc::default() }
     }
 
-    /// Marks a sentinel as busy; `None` if it has not answered an earlier query yet.
+    /// Marks a sentinel as busy; returns `None` if an earlier query to it is still pending.
     fn begin(&self, by: usize) -> Option<Busy> {
         let bit = 1 << by;
         let is_busy = self.busy.fetch_or(bit, Ordering::AcqRel) & bit != 0;
@@ -85,7 +86,7 @@ impl OutstandingQueries {
     }
 }
 
-/// A sentinel is being asked until this is dropped.
+/// A guard that marks a sentinel as busy until it is dropped.
 struct Busy {
     all: Arc<AtomicU32>,
     bit: u32,
@@ -97,28 +98,28 @@ impl Drop for Busy {
     }
 }
 
-/// The question which server is the master, to all its sentinels.
+/// A query to all sentinels for the current master.
 pub(super) struct MasterQuery {
     pub(super) sentinels: Sentinels,
     outstanding: OutstandingQueries,
-    /// Those of the sentinels, which are not the nodes'.
+    /// The credentials for the sentinels, which differ from those for the nodes.
     pub(super) credentials: Option<Credentials>,
-    /// With what TLS is spoken, if it is.
+    /// The TLS connector, if sentinels are reached over TLS.
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Connector>,
-    /// The contents of its files when the query was begun.
+    /// The contents of the TLS files when the query began.
     #[cfg(feature = "tls")]
     certificates: Option<Certificates>,
-    /// How long one may take to be looked up, to connect, to shake hands and to answer, all in all.
+    /// The total time that one sentinel may take to be resolved, connect, complete TLS and answer.
     pub(super) patience: Duration,
-    /// The silence after which a connection that is listened to is given up.
+    /// The silence after which a subscribed connection is closed.
     pub(super) dead_peer_timeout: Duration,
     pub(super) asked_at: ClockReading,
 }
 
-/// Where a master is.
+/// The location of a master.
 pub(super) struct Master {
-    /// As its sentinels say.
+    /// The host and port that its sentinels name.
     pub(super) place: HostPort,
     pub(super) addresses: Vec<SocketAddr>,
 }
@@ -139,20 +140,21 @@ impl MasterQuery {
             sentinels,
             outstanding,
             credentials: access.credentials.clone(),
-            // To connect, to shake hands, and to answer.
+            // One response timeout each to connect, to complete TLS, and to answer.
             patience: settings.response_timeout.saturating_mul(3).min(settings.connect_timeout),
             dead_peer_timeout: settings.dead_peer_timeout,
             asked_at,
         }
     }
 
-    /// Asks all sentinels at once, and blocks until enough agree or none is left. `keep` gets each that has answered, before
-    /// its answer counts.
+    /// Queries all sentinels at once, and blocks until a majority agrees or every query has ended.
+    /// `keep` receives each sentinel that has answered, before its answer counts.
     pub(super) fn ask(
         #[cfg_attr(not(feature = "tls"), expect(unused_mut))] mut self,
         keep: impl Fn(NewSubscription) + Clone + Send + 'static,
     ) -> io::Result<Master> {
-        // Once, and here: a file system that hangs stops this thread and no more of them.
+        // The files are read once, on this thread, so a file system that hangs blocks only one
+        // thread.
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             self.certificates = Some(tls.read().map_err(io::Error::other)?);
@@ -174,7 +176,7 @@ impl MasterQuery {
         Err(io::Error::other(ballot.to_string()))
     }
 
-    /// Asks a sentinel in a thread, unless it has not answered an earlier query yet.
+    /// Queries a sentinel in a new thread, unless an earlier query to it is pending.
     fn begin(
         self: &Arc<Self>,
         by: usize,
@@ -192,9 +194,10 @@ impl MasterQuery {
                 keep(NewSubscription { by, named, subscription });
                 place
             });
-            // Before the answer: it may be the last that is waited for, and the next query must find this sentinel idle.
+            // The sentinel becomes idle before its answer is sent: this may be the last awaited
+            // answer, and the next query must not find the sentinel busy.
             drop(busy);
-            // Sending fails if the others have agreed already.
+            // Sending fails if a majority has already agreed.
             let _ = sender.send((by, answer));
         };
         threads::start("redbolt-sentinel", ask).map(drop)
@@ -209,7 +212,7 @@ impl MasterQuery {
         loop {
             while let Some(frame) = decoder.next(&mut buffer).map_err(io::Error::other)? {
                 if let Frame::Error(text) = &frame {
-                    // Of `AUTH` an argument is the password.
+                    // An error reply to `AUTH` may contain the password as an argument.
                     let words = String::from_utf8_lossy(without_arguments(text));
                     return Err(io::Error::other(words.into_owned()));
                 }
@@ -253,7 +256,7 @@ impl MasterQuery {
     }
 }
 
-/// The answers of the sentinels so far.
+/// The sentinel answers received so far.
 #[derive(Debug)]
 struct Ballot<'s> {
     sentinels: &'s Sentinels,
@@ -265,12 +268,13 @@ impl<'s> Ballot<'s> {
         Self { sentinels, answers: Vec::new() }
     }
 
-    /// Records an answer. Returns the master once enough sentinels have named it.
+    /// Records an answer. Returns the master once a majority of sentinels has named it.
     fn record(&mut self, by: usize, answer: Result<HostPort, String>) -> Option<HostPort> {
         self.answers.push((by, answer));
         let (_, last) = self.answers.last()?;
         let place = last.as_ref().ok()?;
         let named = self.answers.iter().filter(|(_, answer)| answer.as_ref() == Ok(place)).count();
+        // A majority of all sentinels, not only of those that answered.
         (named >= self.needed()).then(|| place.clone())
     }
 
@@ -279,7 +283,7 @@ impl<'s> Ballot<'s> {
     }
 }
 
-/// Why there is no master to connect to.
+/// Explains why there is no master to connect to.
 impl fmt::Display for Ballot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (needed, all) = (self.needed(), self.sentinels.places.len());
@@ -296,7 +300,7 @@ impl fmt::Display for Ballot<'_> {
     }
 }
 
-/// A host, a port, an error, a message.
+/// The limits of a reply: a host, a port, an error, or a message.
 const LIMITS: Limits =
     Limits { bulk: 1 << 10, depth: 1, elements: 3, line: 1 << 9, reply: 1 << 12 };
 
@@ -362,7 +366,7 @@ mod tests {
         );
     }
 
-    /// One that lies and one that is down are outvoted, and two that lie are not believed alone.
+    /// A wrong sentinel and an unreachable one are outvoted; two wrong ones do not form a majority.
     #[test]
     fn all_are_asked_and_the_majority_is_believed() {
         let true_answer = "*2\r\n$9\r\n127.0.0.1\r\n$4\r\n7001\r\n";
@@ -383,7 +387,7 @@ mod tests {
         assert!(error.ends_with(UNKNOWN), "{error}");
     }
 
-    /// Answers one client so, or closes the connection where there is nothing to say.
+    /// Answers one client with this text, or closes the connection if it is empty.
     fn sentinel(answer: &str) -> HostPort {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, answer) = (listener.local_addr().unwrap().port(), answer.to_owned());
@@ -396,7 +400,7 @@ mod tests {
         ("127.0.0.1".to_owned(), port)
     }
 
-    /// Most have agreed before it has said anything, and it is not asked a second time meanwhile.
+    /// The other two agree before it answers, and it is not queried again in the meantime.
     #[test]
     fn a_sentinel_that_hangs_is_asked_once() {
         let answer = "*2\r\n$9\r\n127.0.0.1\r\n$4\r\n7001\r\n";
@@ -414,7 +418,7 @@ mod tests {
         assert!(told.contains(&format!("{}: {STILL_ASKED}", shown(&silent))), "{told}");
     }
 
-    /// Its bytes are all as they should be.
+    /// Each byte is valid, but the deadline covers the whole answer.
     #[test]
     fn a_sentinel_that_says_a_byte_now_and_then_is_as_good_as_none() {
         let late = |place: HostPort, is_tls: bool| {
@@ -431,7 +435,7 @@ mod tests {
         let answer = "*2\r\n$9\r\n127.0.0.1\r\n$4\r\n7001\r\n".as_bytes();
         let told = late(trickling(answer), false);
         assert!(told.ends_with(LATE), "{told}");
-        // A record of the handshake, and nearly all of it is still to come.
+        // The start of a handshake record, most of which has not arrived.
         #[cfg(feature = "tls")]
         assert!(
             late(trickling(b"\x16\x03\x03\x3f\xff\x02\0\x3f\xfb\x03\x03"), true)
@@ -447,7 +451,7 @@ mod tests {
         both.unwrap().1.unwrap()
     }
 
-    /// Says this to one client, then zeros, a byte at a time.
+    /// Sends these bytes and then zeros to one client, one byte at a time.
     fn trickling(words: &'static [u8]) -> HostPort {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

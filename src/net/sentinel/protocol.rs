@@ -1,9 +1,9 @@
-//! What is written to sentinels and read from them.
+//! The commands to sentinels, and the parsing of their replies.
 
 use crate::net::host_port::HostPort;
 use crate::resp::{Frame, command};
 
-/// Writes the questions where the master is, and to be notified when that changes.
+/// Writes the query for the master, and the subscription to its changes.
 pub(super) fn encode_query(out: &mut Vec<u8>, master: &str) {
     let ask = command(out, 3).arg(b"SENTINEL").arg(b"get-master-addr-by-name");
     let _ = ask.arg(master.as_bytes());
@@ -12,7 +12,7 @@ pub(super) fn encode_query(out: &mut Vec<u8>, master: &str) {
 
 pub(super) const CHANNEL: &[u8] = b"+switch-master";
 
-/// The master in an answer; `None` if the sentinel does not know it.
+/// Returns the master in an answer; `None` if the sentinel does not know it.
 pub(super) fn master_in(frame: &Frame) -> Option<HostPort> {
     let Frame::Array(parts) = frame else { return None };
     let [Frame::Bulk(host), Frame::Bulk(port)] = &parts[..] else { return None };
@@ -24,7 +24,8 @@ fn host_port(host: &str, port: &str) -> Option<HostPort> {
     Some((host.to_owned(), port))
 }
 
-/// The new address of this master, if a message names one: `name old-host old-port new-host new-port`.
+/// Returns the new address of this master if a message announces one. Its text is
+/// `name old-host old-port new-host new-port`.
 pub(super) fn switched_to(frame: &Frame, master: &str) -> Option<HostPort> {
     let Frame::Array(parts) = frame else { return None };
     let [Frame::Bulk(kind), _, Frame::Bulk(text)] = &parts[..] else { return None };

@@ -1,11 +1,13 @@
-//! Connections on which sentinels send each change of a master, so that a failover is followed at once.
+//! Connections on which sentinels publish each change of a master, so that clients follow a
+//! failover at once.
 //!
-//! Invariant: a message of one sentinel is a vote and nothing else. It replaces the sentinel's earlier answer, and a connection is
-//! given up only when more than half of the node's sentinels name another address; then all are asked again. A sentinel that
-//! lies or is late ends nothing.
+//! Invariant: a message of a sentinel is only a vote. It replaces that sentinel's earlier answer,
+//! and a link is closed only when more than half of the node's sentinels name another address; then
+//! all are queried again. A wrong or late sentinel alone ends nothing.
 //!
-//! Silence says nothing, because a client that is cut off receives nothing either. So an answer has the age of its question, and the
-//! question is repeated on the same connection. A sentinel whose connection has ended is asked again with all others.
+//! Silence does not confirm a master, because a partitioned client receives nothing either. So an
+//! answer is as old as its query, and the query is repeated on the same connection. A sentinel
+//! whose connection has ended is queried again together with all others.
 
 use std::io;
 
@@ -18,9 +20,9 @@ use crate::net::socket::Socket;
 use crate::proto::{ClockReading, sentinel_answer};
 use crate::resp::{BytesMut, Frame, FrameDecoder, command};
 
-/// The answer of a sentinel, and the connection on which it sends changes from now on.
+/// The answer of a sentinel, and the connection on which it publishes changes from now on.
 pub(crate) struct NewSubscription {
-    /// Which of the node's sentinels.
+    /// The index of the sentinel among those of the node.
     pub(super) by: usize,
     pub(super) named: NamedMaster,
     pub(super) subscription: Box<Subscription>,
@@ -30,16 +32,16 @@ pub(crate) struct NewSubscription {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NamedMaster {
     pub(super) place: HostPort,
-    /// When it was asked. A message that it sends unasked does not count as younger.
+    /// When the query was sent. An unsolicited message does not count as younger.
     pub(super) asked_at: ClockReading,
 }
 
-/// A connection on which a sentinel sends changes.
+/// A connection on which a sentinel publishes changes.
 pub(super) struct Subscription {
     socket: Socket,
     decoder: FrameDecoder,
     buffer: BytesMut,
-    /// When it was asked again; `None` if no answer is due.
+    /// When the pending query was sent; `None` if no answer is due.
     asked_at: Option<ClockReading>,
 }
 
@@ -48,8 +50,8 @@ impl Subscription {
         Self { socket, decoder, buffer, asked_at: None }
     }
 
-    /// Asks again, unless an answer is due. A connection with a subscription takes no commands (RESP2), so the subscription ends
-    /// for the time of the question.
+    /// Repeats the query unless an answer is due. A subscribed connection accepts no other commands
+    /// in RESP2, so the client unsubscribes for the query and then subscribes again.
     fn ask(&mut self, master: &str, now: ClockReading) -> io::Result<()> {
         if self.asked_at.is_some() {
             return Ok(());
@@ -58,16 +60,17 @@ impl Subscription {
         let _ = command(&mut out, 2).arg(b"UNSUBSCRIBE").arg(CHANNEL);
         encode_query(&mut out, master);
         self.asked_at = Some(now);
-        // So few bytes always fit, unless the sentinel does not read any more.
+        // These few bytes always fit, unless the sentinel has stopped reading.
         match self.socket.write(&out)? == out.len() && !self.socket.has_unsent() {
             true => Ok(()),
             false => Err(io::ErrorKind::WriteZero.into()),
         }
     }
 
-    /// Reads answers, and changes of this master. An error ends the connection.
+    /// Reads answers, and changes of this master. After an error the connection must be closed.
     fn receive(&mut self, master: &str, named: &mut Option<NamedMaster>) -> io::Result<()> {
-        // A sentinel that never stops sending must not stop this thread.
+        // The number of reads is limited, so that a sentinel which never stops sending does not
+        // block this thread.
         for _ in 0..READS {
             while let Some(frame) = self.decoder.next(&mut self.buffer).map_err(io::Error::other)? {
                 self.take(&frame, master, named)?;
@@ -94,6 +97,8 @@ impl Subscription {
         if matches!(frame, Frame::Error(_)) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
+        // An unsolicited message keeps the age of the last answer: only the answer to a query is
+        // known to be younger than that query.
         if let Some(asked_at) = self.asked_at.take_if(|_| is_answer) {
             *named = master_in(frame).map(|place| NamedMaster { place, asked_at });
         } else if let (Some(place), Some(before)) = (switched_to(frame, master), &named) {
@@ -110,7 +115,7 @@ pub(crate) struct Subscriptions {
     first_token: usize,
 }
 
-/// One sentinel of one node.
+/// A sentinel of one node.
 struct SubscribedSentinel {
     node: usize,
     master: String,
@@ -129,7 +134,7 @@ impl Subscriptions {
         Self { sentinels: all, first_token }
     }
 
-    /// The number of sentinels of all nodes.
+    /// Returns the number of sentinels of all nodes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.sentinels.len()
@@ -139,12 +144,13 @@ impl Subscriptions {
         self.sentinels.iter().any(|sentinel| sentinel.subscription.is_some())
     }
 
-    /// Whether each sentinel of a node has a subscription.
+    /// Returns whether every sentinel of a node has a subscription.
     pub(crate) fn are_all_open(&self, node: usize) -> bool {
         self.sentinels.iter().all(|it| it.node != node || it.subscription.is_some())
     }
 
-    /// Asks the sentinels of a node again, on the connections that are open. Returns whether those are most of its sentinels.
+    /// Queries the sentinels of a node again, on the open connections. Returns whether those are
+    /// more than half of its sentinels.
     pub(crate) fn ask(&mut self, node: usize, now: ClockReading, registry: &Registry) -> bool {
         let (mut all, mut asked) = (0, 0);
         for (_, sentinel) in self.of_mut(node) {
@@ -159,7 +165,8 @@ impl Subscriptions {
         2 * asked > all
     }
 
-    /// The time by which more than half of a node's sentinels had been asked and have named this address; `None` if fewer have.
+    /// Returns the latest time for which a majority of the node's sentinels, queried then or later,
+    /// has named this address; `None` without a majority.
     pub(crate) fn vouched_at(&self, node: usize, place: &HostPort) -> Option<ClockReading> {
         let sentinels = self.sentinels.iter().filter(|sentinel| sentinel.node == node);
         let named = sentinels.clone().filter_map(|sentinel| sentinel.named.as_ref());
@@ -167,7 +174,7 @@ impl Subscriptions {
         sentinel_answer::vouched_at(sentinels.count(), votes)
     }
 
-    /// Forgets the answers of a node's sentinels, which are asked again.
+    /// Forgets the answers of a node's sentinels, before they are queried again.
     pub(crate) fn forget(&mut self, node: usize) {
         self.of_mut(node).for_each(|(_, sentinel)| sentinel.named = None);
     }
@@ -180,14 +187,14 @@ impl Subscriptions {
         sentinel.named = Some(named);
         sentinel.close(registry);
         let token = mio::Token(first_token + at);
-        // The poller does not report what came with the answer.
+        // The poller does not report bytes that arrived with the answer, so they are read here.
         let is_open = subscription.receive(&sentinel.master, &mut sentinel.named).is_ok();
         if is_open && subscription.socket.register(registry, token).is_ok() {
             sentinel.subscription = Some(subscription);
         }
     }
 
-    /// Reads from the sentinel with this number, below [`len`](Self::len). Returns its node.
+    /// Reads from the sentinel with this index, below [`len`](Self::len). Returns its node.
     pub(crate) fn receive(&mut self, at: usize, registry: &Registry) -> usize {
         let sentinel = &mut self.sentinels[at];
         if let Some(subscription) = &mut sentinel.subscription
@@ -198,7 +205,7 @@ impl Subscriptions {
         sentinel.node
     }
 
-    /// The address that more than half of a node's sentinels have named last.
+    /// Returns the address that more than half of a node's sentinels have named last.
     pub(crate) fn named(&self, node: usize) -> Option<HostPort> {
         let sentinels = self.sentinels.iter().filter(|sentinel| sentinel.node == node);
         let named: Vec<_> =
@@ -224,7 +231,7 @@ impl SubscribedSentinel {
     }
 }
 
-/// The most reads of one turn from one sentinel.
+/// The maximum number of reads from one sentinel per turn.
 const READS: usize = 16;
 
 #[cfg(test)]
@@ -260,7 +267,7 @@ mod tests {
         assert!(all.named(2).is_some());
     }
 
-    /// Of those that name it, so many as are needed, and the youngest.
+    /// The time is that of the oldest query in the youngest majority that names the address.
     #[test]
     fn a_place_is_vouched_for_since_the_oldest_question_of_a_majority() {
         let mut all = subscriptions();

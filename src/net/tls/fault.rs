@@ -1,7 +1,7 @@
-//! What an error of TLS means for a link, in words that a person can act on.
+//! The meaning of a TLS error for a link, in words that an operator can act on.
 //!
-//! Names in certificates are the peer's words: they are shown escaped, and not without end. Not here: errors of files,
-//! see `trust`.
+//! Invariant: names in certificates come from the peer, so they are escaped and truncated before
+//! they are shown.
 
 use std::error::Error;
 use std::fmt;
@@ -13,7 +13,7 @@ use rustls::{AlertDescription as Alert, CertificateError};
 
 use crate::proto::Cause;
 
-/// Why TLS ends a connection.
+/// The reason why TLS ended a connection.
 #[derive(Debug)]
 pub(crate) struct TlsFault {
     cause: Cause,
@@ -32,17 +32,17 @@ impl TlsFault {
         }
     }
 
-    /// The server has answered the handshake with something else.
+    /// Returns the fault of a server that answered the handshake with something other than TLS.
     pub(super) fn plain() -> Self {
         Self { cause: Cause::PlainPort, words: None }
     }
 
-    /// The connection ended in the middle of the handshake.
+    /// Returns the fault of a connection that ended during the handshake.
     pub(super) fn cut() -> Self {
         Self::new(Cause::ConnectionClosed, "in the handshake of TLS".to_owned())
     }
 
-    /// The connection ended and the server had not said that it would.
+    /// Returns the fault of a connection that ended without a closing alert.
     pub(super) fn truncated() -> Self {
         let words = "without TLS saying so: it was killed, or somebody cut the connection";
         Self::new(Cause::ConnectionClosed, words.to_owned())
@@ -101,7 +101,7 @@ fn certificate(error: &CertificateError) -> String {
     }
 }
 
-/// What the server's last word means for us.
+/// Explains the alert with which the server ended the handshake.
 fn refusal(alert: Alert) -> String {
     match alert {
         Alert::CertificateRequired => "it wants a client certificate".to_owned(),
@@ -124,7 +124,7 @@ fn refusal(alert: Alert) -> String {
     }
 }
 
-/// The names of a certificate, as far as they are worth showing.
+/// Lists the first names of a certificate.
 fn names(presented: &[String]) -> String {
     let shown: Vec<_> = presented.iter().take(MOST_NAMES).map(|name| plain_name(name)).collect();
     let more = presented.len() - shown.len();
@@ -135,7 +135,7 @@ fn names(presented: &[String]) -> String {
     }
 }
 
-/// `DnsName("a.example")` and `IpAddress(10.0.0.1)` without what stands around the name.
+/// Returns the name in `DnsName("a.example")` or `IpAddress(10.0.0.1)`, escaped and truncated.
 fn plain_name(name: &str) -> String {
     let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
     let inner = inner.trim_matches('"');
@@ -143,7 +143,7 @@ fn plain_name(name: &str) -> String {
     inner[..cut].escape_debug().to_string()
 }
 
-/// In the unit that is not yet small.
+/// Formats a duration in minutes, hours or days.
 fn span(from: UnixTime, to: UnixTime) -> String {
     let span = Duration::from_secs(to.as_secs().saturating_sub(from.as_secs()));
     let minutes = span.as_secs() / 60;

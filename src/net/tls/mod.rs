@@ -1,4 +1,4 @@
-//! TLS between the bytes of a socket and those of the core, feature `tls`.
+//! TLS connections (feature `tls`).
 
 mod fault;
 mod session;

@@ -1,7 +1,7 @@
-//! TLS between the bytes of a socket and those of the core: handshake, records, and the end of both.
+//! The TLS session between a socket's bytes and the core's: handshake, records and close.
 //!
-//! The socket is an argument, so that tests give the bytes as they like, and a plain socket has none of this. Not here:
-//! which certificates are believed, see `trust`; what an error means, see `fault`; when to read and write.
+//! The socket is passed as an argument, so that tests control its bytes and a plain socket carries
+//! no session. Trusted certificates are in `trust`.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use rustls::pki_types::ServerName;
 
 use super::fault::TlsFault;
 
-/// One connection's TLS.
+/// The TLS state of one connection.
 pub(crate) struct Session {
     connection: ClientConnection,
-    /// The last read took all that the kernel had.
+    /// The last read emptied the kernel's buffer.
     drained: bool,
-    /// The first byte that the server has sent.
+    /// The first byte received from the server.
     first: Option<u8>,
     has_begun: bool,
 }
@@ -30,7 +30,7 @@ impl Session {
         Ok(Self { connection, drained: false, first: None, has_begun: false })
     }
 
-    /// Goes on with the handshake as far as the socket allows. Returns whether it has ended.
+    /// Continues the handshake as far as the socket allows. Returns whether it is complete.
     pub(crate) fn shake_hands(&mut self, socket: &mut (impl Read + Write)) -> io::Result<bool> {
         while self.connection.is_handshaking() {
             self.has_begun = true;
@@ -46,12 +46,12 @@ impl Session {
         Ok(true)
     }
 
-    /// Whether there has been a connection.
+    /// Returns whether the TCP connection was established and the handshake began.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// What a connection that is not open yet waits for.
+    /// Returns the step that an unfinished connection is waiting for.
     pub(crate) fn unfinished(&self) -> &'static str {
         match (self.has_begun, self.first) {
             (false, _) => NOBODY,
@@ -60,12 +60,14 @@ impl Session {
         }
     }
 
-    /// A server that refuses us says why, and resets the connection because we say more.
+    /// Returns the best error after a failed write. A server that refuses a client sends an alert
+    /// with the reason, and then resets the connection when the client keeps sending.
     fn closing_error(&mut self, socket: &mut (impl Read + Write), error: io::Error) -> io::Error {
         if error.kind() == ErrorKind::WouldBlock {
             return error;
         }
-        // What it sent before it left can end the handshake; then an end of the connection is none of its faults any more.
+        // The server's last data may complete the handshake. The end of the connection is then not
+        // a fault of TLS: it ends the loop, and the original error is returned.
         for _ in 0..LAST_READS {
             match self.receive(socket) {
                 Ok(1..) => {}
@@ -78,7 +80,7 @@ impl Session {
         error
     }
 
-    /// Reads as a plain socket does. Zero is an end that the server has announced.
+    /// Reads like a plain socket. Zero means that the server announced the end of the connection.
     pub(crate) fn read(
         &mut self,
         socket: &mut (impl Read + Write),
@@ -90,6 +92,7 @@ impl Session {
                     self.receive(socket)?;
                 }
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    // An end that was not announced may be an attack that truncates the data.
                     return Err(TlsFault::truncated().into());
                 }
                 outcome => return outcome,
@@ -97,12 +100,13 @@ impl Session {
         }
     }
 
-    /// Whether a read that did not fill its space was the last one, as with a plain socket.
+    /// Returns whether a read that did not fill its buffer was the last one, as on a plain socket.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained
     }
 
-    /// Writes as a plain socket does. What it takes may still be [unsent](Self::has_unsent), and goes first the next time.
+    /// Writes like a plain socket. Accepted bytes may still be [unsent](Self::has_unsent); the next
+    /// write sends them first.
     pub(crate) fn write(&mut self, socket: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = 0;
         loop {
@@ -118,15 +122,15 @@ impl Session {
         Ok(taken)
     }
 
-    /// Whether the kernel has not taken all yet: of what was written, or of what TLS itself has to say.
+    /// Returns whether the kernel has yet to accept bytes that were written, or TLS messages.
     pub(crate) fn has_unsent(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// Announces the end, as far as the kernel takes it at once.
+    /// Sends the closing alert, as far as the kernel accepts it at once.
     pub(crate) fn close(&mut self, socket: &mut impl Write) {
         self.connection.send_close_notify();
-        // The connection ends, whether or not the peer gets this.
+        // The connection closes even if the peer does not receive the alert.
         let _ = self.flush(socket);
     }
 
@@ -142,7 +146,8 @@ impl Session {
         Ok(())
     }
 
-    /// Reads once from the socket, and decrypts what is complete. Returns how much came: nothing at the end of the connection.
+    /// Reads once from the socket and decrypts complete records. Returns the number of bytes read,
+    /// zero at the end of the connection.
     fn receive(&mut self, socket: &mut (impl Read + Write)) -> io::Result<usize> {
         let mut source = RecordReader { socket, first: &mut self.first, is_short: false };
         let length = self.connection.read_tls(&mut source)?;
@@ -152,7 +157,7 @@ impl Session {
         }
         let processed = self.connection.process_new_packets().map(|_| length);
         processed.map_err(|error| {
-            // The server's log says why, if it gets the alert.
+            // Sends the alert, so that the server can log the reason.
             let _ = self.flush(socket);
             let is_plain = self.connection.is_handshaking() && !self.first.is_some_and(is_record);
             if is_plain { TlsFault::plain().into() } else { TlsFault::of(&error).into() }
@@ -160,11 +165,11 @@ impl Session {
     }
 }
 
-/// A socket whose reads are looked at.
+/// A reader that records the first byte and short reads of a socket.
 struct RecordReader<'a, S> {
     socket: &'a mut S,
     first: &'a mut Option<u8>,
-    /// The last read did not fill its space.
+    /// The last read did not fill its buffer.
     is_short: bool,
 }
 
@@ -179,8 +184,8 @@ impl<S: Read> Read for RecordReader<'_, S> {
     }
 }
 
-/// A socket that is written to with one buffer. The standard library keeps SIGPIPE away from that, and not from several: it
-/// would end a program whose `main` is not Rust's.
+/// A writer that merges several buffers into one. The standard library suppresses SIGPIPE for
+/// writes of one buffer only, and the signal would end a program whose `main` is not in Rust.
 struct Sink<'a, S>(&'a mut S);
 
 impl<S: Write> Write for Sink<'_, S> {
@@ -191,7 +196,7 @@ impl<S: Write> Write for Sink<'_, S> {
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match parts {
             [part] => self.0.write(part),
-            // A flight of the handshake, which is to be one packet.
+            // A flight of the handshake is sent as one packet.
             _ => self
                 .0
                 .write(&parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<_>>()),
@@ -203,12 +208,13 @@ impl<S: Write> Write for Sink<'_, S> {
     }
 }
 
-/// Whether a record of TLS begins so: a change of cipher, an alert, a handshake, or data.
+/// Returns whether this byte begins a TLS record: a change of cipher, an alert, a handshake, or
+/// data.
 fn is_record(byte: u8) -> bool {
     matches!(byte, 0x14..=0x17)
 }
 
-/// A flight and an alert, in pieces of any sensible size.
+/// The maximum number of reads for a flight and an alert, in pieces of any plausible size.
 const LAST_READS: usize = 1 << 10;
 
 const NOBODY: &str = "nobody answers there";
@@ -229,17 +235,17 @@ mod tests {
     use crate::net::{Address, cause};
     use crate::proto::Cause;
 
-    /// A network between a session and a server in this process.
+    /// A simulated network between a session and a server in this process.
     struct Network {
         server: ServerConnection,
         heard: Vec<u8>,
-        /// What is on its way to the client, and how much of it ever arrives.
+        /// The bytes in flight to the client, and how many more of them will arrive.
         to_client: Vec<u8>,
         left_to_client: usize,
         left_to_server: usize,
-        /// How many bytes one read or write passes at most.
+        /// The maximum number of bytes per read or write.
         step: usize,
-        /// The client's end of the network is full.
+        /// The client's send buffer is full.
         is_full: bool,
         has_ended: bool,
     }
@@ -261,7 +267,7 @@ mod tests {
             }
         }
 
-        /// What the server has to say is on its way.
+        /// Puts the server's pending output in flight.
         fn pass(&mut self) {
             while self.server.wants_write() {
                 self.server.write_tls(&mut self.to_client).unwrap();
@@ -273,7 +279,7 @@ mod tests {
             self.pass();
         }
 
-        /// All that the server has heard since.
+        /// Takes the bytes that the server received since the last call.
         fn heard(&mut self) -> Vec<u8> {
             std::mem::take(&mut self.heard)
         }
@@ -308,9 +314,9 @@ mod tests {
             let mut rest = &bytes[..length];
             while !rest.is_empty() {
                 self.server.read_tls(&mut rest).unwrap();
-                // It is the client that is looked at.
+                // Only the client is under test.
                 let _ = self.server.process_new_packets();
-                // It blocks when all is read.
+                // The read blocks once all data has been read.
                 let _ = self.server.reader().read_to_end(&mut self.heard);
             }
             self.left_to_server -= length;
@@ -346,7 +352,7 @@ mod tests {
         Connector::for_all(settings, SentinelTls::default(), addresses).unwrap().0.unwrap()
     }
 
-    /// Both sides of a connection that is open.
+    /// Completes the handshake on both sides.
     fn open(connector: &mut Connector, network: &mut Network) -> Session {
         open_at(&address(), connector, network)
     }
@@ -374,7 +380,7 @@ mod tests {
     fn bytes_pass_in_pieces_of_any_size() {
         let authority = Authority::new();
         let config = serving(&authority.server());
-        // Single bytes cost as much as the record that they complete, so that few records are cut so.
+        // Each piece costs as much as its whole record, so small steps get little data.
         for (step, length) in
             [(1, 2_000), (3, 4_000), (64, 40_000), (4_095, 40_000), (usize::MAX, 40_000)]
         {
@@ -398,7 +404,7 @@ mod tests {
         let authority = Authority::new();
         let config = serving(&authority.server());
         for cut in 0.. {
-            // Another connector has no session to resume.
+            // A new connector does not have a session to resume.
             let mut network = Network::new(&config);
             network.left_to_client = cut;
             let mut session = connector(&authority).session(&address()).unwrap();
@@ -429,7 +435,8 @@ mod tests {
         }
     }
 
-    /// The server's flight is complete, so the handshake is over for a client that reads it to its end.
+    /// The server's flight is complete, so a client that reads all of it has completed the
+    /// handshake.
     #[test]
     fn a_server_that_leaves_behind_its_first_flight_ends_the_handshake() {
         let authority = Authority::new();
@@ -495,7 +502,7 @@ mod tests {
         }
     }
 
-    /// A read that stopped early would wait for readiness that was reported already.
+    /// A read that stopped early would wait for readiness that was already reported.
     #[test]
     fn a_read_is_the_last_one_only_when_nothing_is_left() {
         let authority = Authority::new();
@@ -566,7 +573,7 @@ mod tests {
             let mut network = Network::new(&config);
             let mut session = open(&mut connector, &mut network);
             session.write(&mut network, b"x").unwrap();
-            // Tickets come behind the handshake.
+            // Tickets arrive after the handshake.
             read(&mut session, &mut network).unwrap();
             session.connection.handshake_kind().unwrap()
         };
@@ -578,7 +585,7 @@ mod tests {
         assert_eq!(kind(), HandshakeKind::Full, "what another CA has vouched for");
         assert_eq!(kind(), HandshakeKind::Resumed);
     }
-    /// One of them cannot read another's tickets, nor does it remember another's sessions.
+    /// A node can neither read another node's tickets nor resume its sessions.
     #[test]
     fn each_node_of_one_name_resumes_its_own_sessions() {
         let authority = Authority::new();

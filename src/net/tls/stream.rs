@@ -1,6 +1,6 @@
-//! TLS over a caller's stream, which may block: for a tool that asks a node what locks never ask.
+//! TLS over a caller's stream, which may block, for tools that query a node directly.
 //!
-//! Not here: the connections of locks, which never block, see `sockets`.
+//! The connections of locks, which never block, are in `sockets`.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -9,7 +9,7 @@ use super::session::Session;
 use super::trust::Connector;
 use crate::net::address::Address;
 
-/// A stream with TLS in it, under the same options as the connections of locks. From
+/// A stream with TLS, under the same options as the connections of locks. Created by
 /// [`Config::over_tls`](crate::Config::over_tls).
 pub struct TlsStream<S> {
     session: Session,
@@ -21,7 +21,7 @@ impl<S: Read + Write> TlsStream<S> {
         let mut session = connector.session(address).map_err(io::Error::other)?;
         match session.shake_hands(&mut stream)? {
             true => Ok(Self { session, stream }),
-            // The stream's own limit of time is over.
+            // The stream's own time limit has passed.
             false => Err(io::ErrorKind::TimedOut.into()),
         }
     }

@@ -1,11 +1,15 @@
-//! Whom we believe over TLS, and who we are there.
+//! The certificates that are trusted over TLS, and the client's own certificate.
 //!
-//! Files are read when a configuration is built, so that faults in them are reported at once, and again before each
-//! connection: certificates are replaced while programs run. Reading can hang with its file system, so it is never done on the
-//! thread of the loop; a session is begun with what was read. As long as they say the same, all connections of a
-//! configuration to one place share a memory of sessions, so that a reconnect resumes; other certificates begin with an empty
-//! one, for what an old CA has vouched for is not believed on. Each place has its own: nodes of one name would take each other's
-//! tickets, which they cannot read. The system's roots are read once. Nothing here is shown by `Debug` but paths.
+//! Files are read when a configuration is built, so that errors are reported at once, and again
+//! before each connection, because certificates are replaced while programs run. Reading can hang
+//! with the file system, so the event loop never reads; it begins a session with contents read
+//! elsewhere.
+//!
+//! Invariant: connections to one address share a cache of sessions for resumption only while the
+//! file contents are unchanged. New contents start with an empty cache, so that a session which an
+//! old CA vouched for is not trusted further. Each address has its own cache, because nodes with
+//! the same name cannot read each other's tickets. The system's roots are read once. `Debug` shows
+//! paths only.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -30,31 +34,32 @@ use super::session::Session;
 use crate::net::address::Address;
 use crate::net::threads::lock;
 
-/// What was chosen for all nodes.
+/// The TLS options for all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsSettings {
-    /// Certificates to believe instead of the system's, in PEM.
+    /// The file of CA certificates (PEM) that are trusted instead of the system's.
     pub(crate) ca: Option<PathBuf>,
-    /// Our certificate and those of its issuers, in PEM.
+    /// The file of the client's certificate and those of its issuers, in PEM.
     pub(crate) certificate: Option<PathBuf>,
-    /// Its key, in PEM.
+    /// The file of the certificate's private key, in PEM.
     pub(crate) key: Option<PathBuf>,
-    /// The name that servers have to prove, instead of that in their address.
+    /// The name that servers must prove, instead of the host in their address.
     pub(crate) server_name: Option<String>,
-    /// Every server is accepted, whatever certificate it shows.
+    /// Any server certificate is accepted.
     pub(crate) accept_any: bool,
 }
 
-/// What was chosen for sentinels.
+/// The TLS options for sentinels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SentinelTls {
-    /// Whether TLS is spoken with them, where it is not as with the masters that they name.
+    /// Overrides the TLS use of the sentinel address; `None` follows it.
     pub(crate) is_on: Option<bool>,
-    /// Each as for the nodes where there is none. A certificate has its own key.
+    /// The options for sentinels; those not set default to the options for nodes. A certificate and
+    /// its key default together.
     pub(crate) own: TlsSettings,
 }
 
-/// Why TLS cannot be spoken as it was chosen.
+/// An error in the TLS options or their files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError {
     words: String,
@@ -78,23 +83,23 @@ impl fmt::Display for TlsError {
 
 impl Error for TlsError {}
 
-/// Begins sessions. Cheap to clone: clones share what was read last.
+/// A factory of TLS sessions. Clones are cheap and share the contents last read.
 #[derive(Clone)]
 pub(crate) struct Connector {
     settings: Arc<TlsSettings>,
     current: Arc<Mutex<Arc<Current>>>,
 }
 
-/// What the files said when they were last read.
+/// The file contents last read, and what was built from them.
 struct Current {
     files: Files,
     roots: Arc<RootCertStore>,
     config: ClientConfig,
-    /// The same, with the sessions of each place that was connected to.
+    /// Copies of `config` by address, each with its own session cache.
     places: Mutex<HashMap<Address, Arc<ClientConfig>>>,
 }
 
-/// The contents of the files that are named.
+/// The contents of the configured files.
 #[derive(PartialEq, Eq)]
 struct Files {
     ca: Option<Vec<u8>>,
@@ -103,7 +108,8 @@ struct Files {
 }
 
 impl Connector {
-    /// One for the nodes and one for their sentinels, as far as these addresses ask for TLS. Reads everything.
+    /// Creates a connector for the nodes and one for their sentinels, each only if these addresses
+    /// need TLS. Reads all files.
     pub(crate) fn for_all(
         nodes: TlsSettings,
         sentinels: SentinelTls,
@@ -111,8 +117,8 @@ impl Connector {
     ) -> Result<(Option<Self>, Option<Self>), TlsError> {
         let places = places_over_tls(&sentinels, addresses)?;
         if sentinels.is_on == Some(false) && !nodes.names_its_servers() {
-            // An attacker who answers in place of a sentinel could name a host with any public certificate, and would be sent the
-            // password.
+            // An attacker who impersonates a sentinel could otherwise name a host with any public
+            // certificate and receive the password.
             let is_named_by_them = |it: &Address| matches!(it, Address::Sentinels(it) if it.tls);
             if addresses.iter().any(is_named_by_them) {
                 return Err(TlsError::new(ANY_MASTER));
@@ -122,7 +128,7 @@ impl Connector {
         let theirs = sentinels.own.clone().or(&nodes);
         let nothing = TlsSettings::default();
         let is_for_sentinels = !places.is_empty() && theirs != sentinels.own.or(&nothing);
-        // Options of TLS without any connection over TLS are an error of the operator.
+        // TLS options without any TLS connection are a mistake of the operator.
         if no_nodes && !is_for_sentinels && nodes != nothing {
             return Err(TlsError::new(NO_ADDRESS));
         }
@@ -140,7 +146,7 @@ impl Connector {
     }
 
     fn for_nodes(settings: TlsSettings, addresses: &[Address]) -> Result<Self, TlsError> {
-        // Whom sentinels name is not known yet.
+        // The masters that sentinels will name are not known yet.
         let is_known = |address: &&Address| {
             settings.server_name.is_some() || !matches!(address, Address::Sentinels(_))
         };
@@ -162,22 +168,24 @@ impl Connector {
         Ok(Self { settings: Arc::new(settings), current: Arc::new(Mutex::new(current)) })
     }
 
-    /// Begins a session with the server there, with the files as they are now. Blocks while they are read.
+    /// Begins a session with this server, using the current files. Blocks while they are read.
     pub(crate) fn session(&self, address: &Address) -> Result<Session, TlsError> {
         self.read()?.session(address)
     }
 
-    /// Whether there are files to read, which can block without end.
+    /// Returns whether there are files to read, which can block indefinitely.
     pub(crate) fn has_files(&self) -> bool {
         let TlsSettings { ca, certificate, key, .. } = &*self.settings;
         ca.is_some() || certificate.is_some() || key.is_some()
     }
 
-    /// The contents of the files now. Blocks while they are read.
+    /// Reads the files and returns their contents. Blocks while they are read.
     pub(crate) fn read(&self) -> Result<Certificates, TlsError> {
         let files = Files::read(&self.settings)?;
         let mut current = lock(&self.current);
         if files != current.files {
+            // Changed contents start with empty session caches: an old CA's sessions must not
+            // resume.
             let roots = Arc::clone(&current.roots);
             *current = Arc::new(Current::new(&self.settings, files, roots)?);
         }
@@ -185,7 +193,7 @@ impl Connector {
     }
 }
 
-/// The contents of the files when they were read.
+/// The file contents, as read at one time.
 #[derive(Clone)]
 pub(crate) struct Certificates {
     settings: Arc<TlsSettings>,
@@ -193,7 +201,7 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// Begins a session with the server there. Reads nothing.
+    /// Begins a session with this server without reading files.
     pub(crate) fn session(&self, address: &Address) -> Result<Session, TlsError> {
         let name = self.settings.name_of(address)?;
         let session = Session::new(self.current.of(address), name);
@@ -207,7 +215,7 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// The sentinels that are spoken with over TLS.
+/// Returns the sentinels that are reached over TLS.
 fn places_over_tls(
     sentinels: &SentinelTls,
     addresses: &[Address],
@@ -230,18 +238,20 @@ fn places_over_tls(
 }
 
 impl TlsSettings {
-    /// Whether more is asked of a server than any public certificate, or it was chosen that any certificate will do.
+    /// Returns whether servers must prove more than any public certificate, or the operator has
+    /// chosen to accept any certificate.
     fn names_its_servers(&self) -> bool {
         self.ca.is_some() || self.server_name.is_some() || self.accept_any
     }
 
-    /// With what these leave open as in others.
+    /// Fills the options that are not set from `others`.
     fn or(self, others: &Self) -> Self {
         let (certificate, key) = match (self.certificate, self.key) {
             (None, None) => (others.certificate.clone(), others.key.clone()),
             own => own,
         };
         Self {
+            // A CA file for sentinels takes precedence over accepting any certificate.
             accept_any: others.accept_any && self.ca.is_none(),
             ca: self.ca.or_else(|| others.ca.clone()),
             certificate,
@@ -250,7 +260,7 @@ impl TlsSettings {
         }
     }
 
-    /// The name that the server there has to prove.
+    /// Returns the name that the server at this address must prove.
     fn name_of(&self, address: &Address) -> Result<ServerName<'static>, TlsError> {
         let host = match (&self.server_name, address) {
             (Some(name), _) => name,
@@ -280,7 +290,7 @@ impl Files {
 }
 
 impl Current {
-    /// `system` counts where no file names other roots.
+    /// Builds the configuration; `system` applies unless a file names other roots.
     fn new(
         settings: &TlsSettings,
         files: Files,
@@ -302,13 +312,13 @@ impl Current {
         Ok(Self { files, roots: system, config, places: Mutex::default() })
     }
 
-    /// With what a session with that place begins.
+    /// Returns the configuration for sessions with this address.
     fn of(&self, address: &Address) -> Arc<ClientConfig> {
         let mut places = lock(&self.places);
         if let Some(config) = places.get(address) {
             return Arc::clone(config);
         }
-        // Sentinels may name ever other masters.
+        // The map is bounded because sentinels may keep naming new masters.
         if places.len() >= MOST_PLACES {
             places.clear();
         }
@@ -320,7 +330,7 @@ impl Current {
     }
 }
 
-/// With our certificate, if we have one.
+/// Adds the client certificate, if there is one.
 fn identified(
     builder: ConfigBuilder<ClientConfig, WantsClientCert>,
     settings: &TlsSettings,
@@ -345,7 +355,7 @@ fn identified(
     })
 }
 
-/// The roots that a file names.
+/// Returns the roots in a file.
 fn roots_in(path: &Path, pem: &[u8]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates_in(path, pem)? {
@@ -356,7 +366,7 @@ fn roots_in(path: &Path, pem: &[u8]) -> Result<RootCertStore, TlsError> {
 
 fn certificates_in(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    // What is wrong with a line is not shown: it may be a line of a key.
+    // Details of a parse error are not shown: the line may be part of a private key.
     match all {
         Ok(all) if !all.is_empty() => Ok(all),
         Ok(_) => Err(TlsError::of(path, "no certificate in PEM")),
@@ -364,7 +374,7 @@ fn certificates_in(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static
     }
 }
 
-/// What the system trusts, or the variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+/// Returns the roots trusted by the system, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`.
 fn system_roots() -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
@@ -376,10 +386,11 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
     Err(TlsError::new(format!("the system has no trusted certificates{reason}: name a CA file")))
 }
 
-/// As many as rustls keeps of one server.
+/// The number of tickets kept per server, as in rustls.
 const TICKETS: usize = 8;
 
-/// 32 nodes with 32 sentinels each are the most that a configuration names.
+/// The maximum number of cached addresses; a configuration names at most 32 nodes with 32 sentinels
+/// each.
 const MOST_PLACES: usize = 2_048;
 
 const NO_ADDRESS: &str =
@@ -390,7 +401,7 @@ const ANY_MASTER: &str = "sentinels that are asked without it could name any hos
 
 const NO_SENTINELS: &str = "there are options for that of sentinels, and none is spoken with over it: rediss+sentinel:// or sentinel_tls does that";
 
-/// Believes everybody who has the key of the certificate that is shown, whosever that is.
+/// A verifier that accepts any certificate whose private key the server has.
 #[derive(Debug)]
 struct AcceptAny(WebPkiSupportedAlgorithms);
 
@@ -532,7 +543,8 @@ mod tests {
         }
     }
 
-    /// Its certificate would be as good as the master's, and it would be sent the password.
+    /// Such a host's certificate would be accepted as the master's, and it would receive the
+    /// password.
     #[test]
     fn plain_sentinels_cannot_name_any_host_with_a_public_certificate() {
         let authority = Authority::new();
@@ -548,7 +560,7 @@ mod tests {
             TlsSettings { server_name: Some("redis.example".to_owned()), ..TlsSettings::default() },
             TlsSettings { accept_any: true, ..TlsSettings::default() },
         ] {
-            // The system may have no certificates.
+            // The system may not have any certificates.
             let told = both(nodes, Some(false), tls).err().unwrap_or_default();
             assert!(!told.contains("tls_ca"), "{told}");
         }
