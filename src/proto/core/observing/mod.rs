@@ -76,8 +76,8 @@ impl Observers {
         Self { slots: Slab::new(), by_resource: BTreeMap::new() }
     }
 
-    /// Returns the next event to report: that of this observer, which was taken from the queue, or a
-    /// later one if that is stale.
+    /// Returns the next event to report: that of this observer, which was taken from the queue, or
+    /// a later one if that is stale.
     ///
     /// A verdict that changed and changed back between two polls has left two events in the queue,
     /// and `Core::unobserve` does not remove the events of its observer.

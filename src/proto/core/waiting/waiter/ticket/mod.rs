@@ -124,7 +124,7 @@ enum Next {
     /// A read of what the lock waits for at its lead, and of how long the holder may have the
     /// resource.
     ReadLeadAndLife,
-    /// The same as after a notification of the node.
+    /// A wake-up, as after a notification of the node.
     Wake,
 }
 
