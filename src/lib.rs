@@ -151,7 +151,7 @@ pub mod config {
 /// What an [`Engine`] gives back: futures, each with a blocking form, work under a lock, and its last report.
 pub mod engine {
     pub use crate::api::{
-        AcquireAllFuture, AcquireFuture, ExtendFuture, HeldLock, LossFuture, QueryFuture,
+        AcquireAllFuture, AcquireFuture, EngineIo, ExtendFuture, HeldLock, LossFuture, QueryFuture,
         ReentrantFuture, ReentrantGuard, ReleaseFuture, RunError, ShutdownReport, TryLockFuture,
         Unreleased, UpgradeFuture,
     };

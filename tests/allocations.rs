@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{ErrorKind, Read, Write};
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
@@ -198,6 +200,63 @@ fn an_engine_s_caller_allocates_slots_only() {
         let per_extension = allocation_counter::measure(extensions).count_total;
         assert_eq!(per_extension, 2 + LAG as u64);
     }
+}
+
+/// The same for an engine without a thread, with all that its host does on the thread of the caller.
+#[test]
+fn an_engine_without_a_thread_allocates_slots_only() {
+    for n in SIZES {
+        on_a_real_clock(NO_STALL, || unthreaded_allocates_slots_only(&servers(n)));
+    }
+}
+
+fn unthreaded_allocates_slots_only(servers: &[Server]) {
+    let (engine, io) = Engine::unthreaded(initialised(servers)).unwrap();
+    let complete = |mut future: std::pin::Pin<&mut dyn Future<Output = ()>>| {
+        let mut context = Context::from_waker(Waker::noop());
+        while future.as_mut().poll(&mut context).is_pending() {
+            let span = io.timeout().map(|span| Timespec::try_from(span).unwrap());
+            poll(&mut [PollFd::new(&io, PollFlags::IN)], span.as_ref()).unwrap();
+            io.on_ready();
+        }
+    };
+    complete(pin!(async { drop(engine.warm_up(PATIENCE).await.unwrap()) }));
+    let pairs = || {
+        complete(pin!(async {
+            for _ in 0..LAG {
+                let guard = acquired(engine.acquire(LockRequest::new(b"job")).await);
+                assert!(guard.release().await.is_ok());
+            }
+        }));
+    };
+    // Every node answers in order, so a complete inspection comes after all earlier answers.
+    let catch_up = || {
+        complete(pin!(async {
+            drop(engine.inspect(b"job").await.unwrap());
+        }));
+    };
+    // More is in flight at once than ever after.
+    complete(pin!(async {
+        let each = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"].map(LockRequest::new);
+        drop(engine.acquire_all(each).await);
+    }));
+    for server in servers {
+        if servers.len() > 1 {
+            server.pause();
+        }
+        pairs();
+        server.resume();
+        catch_up();
+    }
+    // An answer that is later than ever before lets more requests be in flight, which is growth. An allocation per pair
+    // would appear in every batch.
+    let batch = || {
+        catch_up();
+        allocation_counter::measure(pairs).count_total
+    };
+    let counts: Vec<u64> = std::iter::repeat_with(batch).take(TIMES / LAG).collect();
+    let growing = counts.iter().filter(|&&count| count > 2 * LAG as u64).count();
+    assert!(growing <= counts.len() / 5, "{} nodes: {counts:?}", servers.len());
 }
 
 fn client_does_not_allocate(servers: &[Server], config: Config) {

@@ -5,6 +5,7 @@
 //! that forks. The forked child reports only through its exit status.
 
 use std::env;
+use std::future::Future;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use redbolt::{
 use redbolt_test_servers::{Connection, Reply};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::futures::block_on;
 use crate::support::{
     LIMIT, LONG, held_by, long, looks, loss, outcome, patient, patiently, refusal, servers,
 };
@@ -217,6 +219,50 @@ fn engine_process() {
     assert!(entered.is_valid() && entered.hold_count() == 1);
     drop((other, kept, entered));
     assert!(engine.shutdown(LIMIT).is_clean());
+}
+
+#[test]
+fn a_child_of_an_engine_without_a_thread_holds_nothing_and_sends_nothing() {
+    in_its_own_process("fork::unthreaded_process");
+}
+
+#[test]
+#[ignore = "the process of a_child_of_an_engine_without_a_thread_holds_nothing_and_sends_nothing"]
+fn unthreaded_process() {
+    let Some(mut nodes) = Nodes::given() else { return };
+    let (engine, io) = Engine::unthreaded(patient(&nodes.addresses).build().unwrap()).unwrap();
+    let drive = |io: &redbolt::engine::EngineIo| {
+        std::thread::sleep(Duration::from_millis(1));
+        io.on_ready();
+    };
+    let mut asked = std::pin::pin!(engine.acquire(patiently(b"job")));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let guard = loop {
+        match asked.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(guard) => break guard.unwrap(),
+            std::task::Poll::Pending => drive(&io),
+        }
+    };
+    // Late answers are read.
+    (0..200).for_each(|_| drive(&io));
+
+    if let Some(child) = nodes.fork_in_silence() {
+        assert!(!engine.is_ours() && !guard.is_valid());
+        assert_eq!((io.timeout(), io.has_ended()), (None, false));
+        io.on_ready();
+        let forked = AcquireError::Engine(EngineError::Forked);
+        assert_eq!(block_on(engine.acquire(LockRequest::new(b"new"))).unwrap_err(), forked);
+        let lost = block_on(guard.release()).map_err(|lost| lost.cause());
+        assert_eq!(lost, Err(LossCause::Forked));
+        assert!(!engine.shutdown(LIMIT).ended);
+        drop((io, engine));
+        child.ends();
+    }
+    nodes.have_received_nothing();
+
+    assert!(guard.is_valid());
+    drop(guard);
+    assert!(engine.shutdown(LIMIT).is_clean() && io.has_ended());
 }
 
 /// Runs a test of this binary in a separate process, on three new nodes.

@@ -52,6 +52,7 @@ mod threads;
 mod timed;
 #[cfg(feature = "tls")]
 mod tls;
+mod unthreaded;
 mod voters;
 mod wait_queue;
 mod waiting;

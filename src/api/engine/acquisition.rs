@@ -52,7 +52,8 @@ impl AcquireFuture {
     ///
     /// # Panics
     ///
-    /// On the engine's own thread, which is where callbacks run: it would wait for itself.
+    /// On the engine's own thread, which is where callbacks run: it would wait for itself. Also if the engine has no
+    /// thread.
     pub fn wait(self) -> Result<OwnedGuard, AcquireError> {
         self.refuse_own_thread();
         block_on(self)

@@ -23,7 +23,7 @@ use crate::proto::{
 pub(super) struct Executor {
     pub(super) driver: Driver,
     runtime: Arc<Runtime>,
-    outcomes: Outcomes,
+    pub(super) outcomes: Outcomes,
     /// Queries that are answered later.
     pending: Vec<PendingQuery>,
     /// The engine is to end by then.
@@ -49,10 +49,7 @@ impl Executor {
     pub(super) fn deadline(&self) -> Option<Duration> {
         let until = self.pending.iter().map(|pending| pending.until).chain(self.until).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        match (self.driver.timeout(), left) {
-            (Some(deadline), Some(left)) => Some(deadline.min(left)),
-            (deadline, left) => deadline.or(left),
-        }
+        self.driver.timeout().into_iter().chain(left).min()
     }
 
     /// Writes what the messages have to say, and delivers what has come. Returns whether there were outcomes.

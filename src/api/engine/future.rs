@@ -40,7 +40,7 @@ impl ExtendFuture {
     ///
     /// # Panics
     ///
-    /// On the engine's own thread, and if it was ready before.
+    /// On the engine's own thread, if the engine has none, and if the future was ready before.
     pub fn wait(self) -> Result<(), ExtendError> {
         self.runtime.refuse_own_thread();
         block_on(self)
@@ -115,7 +115,7 @@ mapped_future! {
     ///
     /// # Panics
     ///
-    /// On the engine's own thread, and if it was ready before.
+    /// On the engine's own thread, if the engine has none, and if the future was ready before.
     pub fn wait;
 }
 
@@ -141,7 +141,7 @@ impl ReleaseFuture {
     ///
     /// # Panics
     ///
-    /// On the engine's own thread.
+    /// On the engine's own thread, and if the engine has none.
     pub fn wait(self) -> Result<Released, LockLost> {
         self.slot.runtime.refuse_own_thread();
         block_on(self)
@@ -175,7 +175,7 @@ impl LossFuture {
     ///
     /// # Panics
     ///
-    /// On the engine's own thread.
+    /// On the engine's own thread, and if the engine has none.
     pub fn wait(self) -> Option<LossCause> {
         self.slot.runtime.refuse_own_thread();
         block_on(self)
@@ -219,7 +219,7 @@ impl<T, E: From<EngineError>> QueryFuture<T, E> {
     ///
     /// # Panics
     ///
-    /// On the engine's own thread, and if it was ready before.
+    /// On the engine's own thread, if the engine has none, and if the future was ready before.
     pub fn wait(self) -> Result<T, E> {
         self.runtime.refuse_own_thread();
         block_on(self)

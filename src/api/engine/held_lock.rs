@@ -38,7 +38,7 @@ impl HeldLock {
             return;
         }
         let (callbacks, waiter) = self.slot.mark_released();
-        if self.shared.queue.push(message).is_err() {
+        if self.shared.push(message).is_err() {
             runtime.wake(self.slot.end(Err(LossCause::ShutDown)));
         }
         // After the message, and one by one: their destructors may panic, or drop the last engine.
@@ -50,7 +50,7 @@ impl HeldLock {
 
     pub(super) fn try_extend(&self, ttl: Duration) -> Result<ExtendFuture, ExtendError> {
         let reply = self.slot.begin_extension(ttl)?;
-        if self.shared.queue.push(Message::Extend(Arc::clone(&self.slot), ttl)).is_err() {
+        if self.shared.push(Message::Extend(Arc::clone(&self.slot), ttl)).is_err() {
             self.slot.fail_extension(self.slot.not_extended_by(LossCause::ShutDown));
         }
         Ok(ExtendFuture::new(reply, Arc::clone(&self.slot.runtime)))
@@ -63,7 +63,7 @@ impl HeldLock {
 
     pub(super) fn try_change_mode(&self, mode: LockMode) -> Result<ExtendFuture, ExtendError> {
         let reply = self.slot.begin_mode_change(mode)?;
-        if self.shared.queue.push(Message::ChangeMode(Arc::clone(&self.slot), mode)).is_err() {
+        if self.shared.push(Message::ChangeMode(Arc::clone(&self.slot), mode)).is_err() {
             self.slot.fail_mode_change(self.slot.not_extended_by(LossCause::ShutDown));
         }
         Ok(ExtendFuture::new(reply, Arc::clone(&self.slot.runtime)))
@@ -136,10 +136,10 @@ impl HeldLock {
     /// Has `callback` called once if the lock is lost; never if it is released or dropped before that.
     /// A call that has begun when the release is asked for by another thread goes on beside it.
     ///
-    /// It runs on the engine's thread, and all locks of the engine wait while it does: keep it short,
-    /// and let it not wait for this engine. A panic in it is caught, and counted by
-    /// [`Engine::panics`](crate::Engine::panics). If the lock is lost already, it is called at once on the
-    /// calling thread. Several may be set; each is called.
+    /// It runs on the engine's thread, or where [`EngineIo::on_ready`](super::EngineIo::on_ready) is called, and all
+    /// locks of the engine wait while it does: keep it short, and let it not wait for this engine. A panic in it is
+    /// caught, and counted by [`Engine::panics`](crate::Engine::panics). If the lock is lost already, it is called at
+    /// once on the calling thread. Several may be set; each is called.
     pub fn on_loss(&self, callback: impl FnOnce(LossCause) + Send + 'static) {
         self.slot.on_loss(Box::new(callback));
     }
@@ -163,7 +163,7 @@ mod tests {
         let config = Config::builder().node("127.0.0.1:1").build().unwrap();
         let poll = mio::Poll::new().unwrap();
         let queue = Queue::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
-        let shared = Arc::new(Shared::new(Runtime::new(config), queue));
+        let shared = Arc::new(Shared::new(Arc::new(Runtime::new(config, true)), queue, None));
         let runtime = &shared.runtime;
         let in_flight = runtime.enter().unwrap();
         let request = LockRequest::new(b"job").into_owned();

@@ -1,4 +1,4 @@
-//! Messages that the thread has taken from the queue and not carried out yet.
+//! Messages that the loop has taken from the queue and not carried out yet.
 //!
 //! Invariant: a message is here or in the queue until it is carried out, and the lock of the one that is being carried
 //! out is known, so that a panic leaves no caller without an outcome.
@@ -47,9 +47,9 @@ impl Mailbox {
         }
     }
 
-    /// Takes the next message, which is being carried out until the next call.
-    pub(super) fn next(&mut self) -> Option<Message> {
-        let message = self.messages.pop();
+    /// Takes the next message if it is wanted. It is being carried out until the next call.
+    pub(super) fn next_if(&mut self, is_wanted: fn(&Message) -> bool) -> Option<Message> {
+        let message = self.messages.pop_if(|message| is_wanted(message));
         self.current = message.as_ref().and_then(Message::slot).cloned();
         message
     }

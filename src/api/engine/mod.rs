@@ -1,18 +1,20 @@
-//! The engine: one background thread behind a handle that every thread and task can use.
+//! The engine: an event loop behind a handle that every thread and task can use, with a background thread of its own or on the
+//! threads of the program.
 //!
-//! The handle queues messages (`queue`), the thread carries them out on the core that all APIs share (`thread`,
+//! The handle queues messages (`queue`), the loop carries them out on the core that all APIs share (`event_loop`,
 //! `executor`), and outcomes come back in the slot of each lock (`outcomes`, `slot`), where a future or a blocked thread
 //! waits. The lease is in the slot as well, so that no holder waits for the thread.
 //!
-//! Files import only files below them: `runtime`, `reply`, `slot`, `queue`, `shared`, and on these the thread on one side,
-//! and `handle`, `guard`, `acquisition` and the rest of the API on the other. Invariant: the thread is fed through the queue
-//! alone.
+//! Files import only files below them: `runtime`, `reply`, `slot`, `queue`, `executor`, `event_loop`, `shared`, and on these
+//! `guard`, `acquisition` and the rest of the API. Invariant: the loop is fed through the queue alone.
 
 mod acquisition;
+mod event_loop;
 mod executor;
 mod future;
 mod guard;
 mod held_lock;
+mod io;
 mod leadership;
 mod mailbox;
 mod observer;
@@ -28,7 +30,6 @@ mod runtime;
 mod shared;
 mod shutdown;
 mod slot;
-mod thread;
 
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -38,20 +39,21 @@ pub use self::acquisition::{AcquireAllFuture, AcquireFuture, TryLockFuture};
 pub use self::future::{ExtendFuture, LossFuture, QueryFuture, ReleaseFuture, UpgradeFuture};
 pub use self::guard::OwnedGuard;
 pub use self::held_lock::HeldLock;
+pub use self::io::EngineIo;
 pub use self::leadership::{CampaignFuture, Leadership};
 pub use self::observer::{ChangeFuture, OwnedObserver};
 pub use self::reentrant::{ReentrantFuture, ReentrantGuard};
 pub use self::run::RunError;
 pub use self::shutdown::{ShutdownReport, Unreleased};
 
+use self::event_loop::EventLoop;
 use self::observer_slot::ObserverSlot;
-use self::queue::{Message, Queue, ViewRequest, WarmUp};
+use self::queue::{Message, ViewRequest, WarmUp};
 use self::reentrant::Holds;
 use self::reply::{Reply, Responder};
 use self::runtime::{InFlight, Runtime};
-use self::shared::Shared;
+use self::shared::{GRACE, Shared};
 use self::slot::LockSlot;
-use self::thread::Thread;
 use super::builder::RequestBuilder;
 use super::client::distinct;
 use super::config::Config;
@@ -60,7 +62,6 @@ use super::driver::{Driver, instant_in};
 use super::error::{AcquireError, EngineError};
 use super::inspection::{ForceUnlockReport, Inspection};
 use super::metrics::MetricsReport;
-use super::own_poll::OwnPoll;
 use super::report::NodeReport;
 use super::start::StartError;
 use crate::net::{lock, start_thread};
@@ -69,7 +70,7 @@ use crate::proto::{
 };
 
 /// Takes locks for all threads and tasks of a program, with one background thread of its own, named
-/// `redbolt-engine`. `Send`, `Sync`, and cheap to clone.
+/// `redbolt-engine`, or [without a thread](Self::unthreaded). `Send`, `Sync`, and cheap to clone.
 ///
 /// Every call hands over and returns at once. What it returns is a future for any executor, and has a
 /// `wait` that blocks instead. Calls made in close succession go to the nodes in one write each.
@@ -129,15 +130,55 @@ impl Engine {
     ///
     /// [`StartError::Io`]: the system has no file descriptors or no threads left.
     pub fn new(config: Config) -> Result<Self, StartError> {
-        let tokens = Driver::tokens_needed(&config);
-        let poll = OwnPoll::new(tokens + 1, config.clock())?;
-        let waker = mio::Waker::new(poll.registry(), mio::Token(tokens))?;
-        let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens)?;
-        let runtime = Runtime::new(config);
-        let shared = Arc::new(Shared::new(runtime, Queue::new(waker)));
-        let thread = Thread::new(poll, driver, Arc::clone(&shared));
-        let thread = start_thread("redbolt-engine", move || thread.run())?;
+        let runtime = Arc::new(Runtime::new(config, true));
+        let (event_loop, queue) = EventLoop::new(Arc::clone(&runtime))?;
+        let shared = Arc::new(Shared::new(runtime, queue, None));
+        let of_thread = Arc::clone(&shared);
+        let thread = start_thread("redbolt-engine", move || of_thread.run(event_loop))?;
         Ok(Self { handle: Arc::new(Handle::new(shared, Some(thread))) })
+    }
+
+    /// Starts an engine without a thread, and begins to connect to all nodes. A task of the program's executor drives it through
+    /// one file descriptor: see [`EngineIo`].
+    ///
+    /// A call for a lock, or its release, is written to the nodes at once by the thread that makes it; the rest is done where
+    /// [`EngineIo::on_ready`] is called, also callbacks such as those of [`HeldLock::on_loss`]. Futures are awaited as those of any
+    /// engine. Their `wait`, and [`acquire_blocking`](RequestBuilder::acquire_blocking), panic: they could wait on the thread that
+    /// is to drive them. [`shutdown`](Self::shutdown), and dropping the last handle, drive the engine to its end on the calling
+    /// thread. [`ConfigBuilder::busy_poll`](crate::ConfigBuilder::busy_poll) has no effect.
+    ///
+    /// ```no_run
+    /// use redbolt::{Config, Engine};
+    /// use tokio::{io::Interest, io::unix::AsyncFd, time::sleep};
+    ///
+    /// # async fn f(config: Config) -> Result<(), Box<dyn std::error::Error>> {
+    /// let (engine, io) = Engine::unthreaded(config)?;
+    /// # #[allow(deprecated)]
+    /// let io = AsyncFd::with_interest(io, Interest::READABLE)?;
+    /// tokio::spawn(async move {
+    ///     while !io.get_ref().has_ended() {
+    ///         let timeout = io.get_ref().timeout();
+    ///         tokio::select! {
+    ///             ready = io.readable() => ready.expect("the runtime lives").clear_ready(),
+    ///             () = sleep(timeout.unwrap_or_default()), if timeout.is_some() => {}
+    ///         }
+    ///         io.get_ref().on_ready();
+    ///     }
+    /// });
+    /// let invoices = engine.lock("invoices").await?;
+    /// # drop(invoices); Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::Io`]: the system has no file descriptors left.
+    pub fn unthreaded(config: Config) -> Result<(Self, EngineIo), StartError> {
+        let runtime = Arc::new(Runtime::new(config, false));
+        let (event_loop, queue) = EventLoop::new(Arc::clone(&runtime))?;
+        let registry = event_loop.poll.registry().try_clone()?;
+        let shared = Arc::new(Shared::new(runtime, queue, Some(event_loop)));
+        let handle = Arc::new(Handle::new(Arc::clone(&shared), None));
+        Ok((Self { handle }, EngineIo { shared, registry }))
     }
 
     /// As [`new`](Self::new), with these nodes and the defaults. Nothing is sent or waited for.
@@ -185,8 +226,7 @@ impl Engine {
             Ok(slot) => slot,
             Err(error) => return AcquireFuture::refused(error),
         };
-        let queue = &self.handle.shared.queue;
-        if queue.push(Message::Acquire(Arc::clone(&slot))).is_err() {
+        if self.handle.shared.push(Message::Acquire(Arc::clone(&slot))).is_err() {
             return AcquireFuture::refused(EngineError::ShutDown);
         }
         AcquireFuture::pending(self.lock_handle(slot))
@@ -208,6 +248,7 @@ impl Engine {
             distinct(requests).map(|request| Ok(self.slot(request?)?)).collect();
         let messages = slots.iter().flatten().map(|slot| Message::Acquire(Arc::clone(slot)));
         let is_taken = self.handle.shared.queue.push_all(messages);
+        self.handle.shared.write();
         let asked = |slot| match slot {
             Ok(slot) if is_taken => AcquireFuture::pending(self.lock_handle(slot)),
             Ok(_) => AcquireFuture::refused(EngineError::ShutDown),
@@ -298,7 +339,7 @@ impl Engine {
         check_lock_name(&self.config().core(), election)?;
         let slot = Arc::new(ObserverSlot::new(Arc::clone(self.runtime())));
         let message = Message::Observe(election.into(), Arc::clone(&slot));
-        shared.queue.push(message).map_err(|_| EngineError::ShutDown)?;
+        shared.push(message).map_err(|_| EngineError::ShutDown)?;
         Ok(OwnedObserver::new(slot, Arc::clone(shared)))
     }
 
@@ -486,7 +527,7 @@ impl Engine {
         let reply = Arc::new(Reply::default());
         let responder = Responder::new(Arc::clone(&reply), Arc::clone(runtime), in_flight);
         // A message that comes too late is dropped, which answers it.
-        drop(self.handle.shared.queue.push(message(responder)));
+        drop(self.handle.shared.push(message(responder)));
         QueryFuture::new(reply, Arc::clone(runtime))
     }
 
@@ -536,11 +577,7 @@ impl Drop for Handle {
 /// How long a drop of the last handle waits for confirmations.
 const LAST_RELEASES: Duration = Duration::from_millis(50);
 
-/// For the thread to report after its time has ended: only the report names the locks that are left. It takes this long
-/// only if the thread does not run, or is in a callback.
-const GRACE: Duration = Duration::from_secs(2);
-
-/// The same for a drop, which shows no report.
+/// As [`GRACE`], for a drop, which shows no report.
 const LEAST_GRACE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -555,6 +592,7 @@ mod tests {
     use redbolt_node::Node;
     use redbolt_test_servers::Server;
 
+    use super::queue::Queue;
     use super::*;
     use crate::api::guard::ExtendError;
     use crate::api::leader::Observation;
@@ -572,8 +610,8 @@ mod tests {
     fn forked(config: Config, lease: Lease, votes: Votes) -> (Engine, HeldLock) {
         let poll = mio::Poll::new().unwrap();
         let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
-        let runtime = Runtime::new(config).forked();
-        let shared = Arc::new(Shared::new(runtime, Queue::new(waker)));
+        let runtime = Arc::new(Runtime::new(config, true).forked());
+        let shared = Arc::new(Shared::new(runtime, Queue::new(waker), None));
         let runtime = &shared.runtime;
         let request = LockRequest::new(b"job").into_owned();
         let slot = LockSlot::new(Arc::clone(runtime), runtime.copy_in_flight(), request);

@@ -59,7 +59,7 @@ impl Drop for OwnedObserver {
         }
         let waiter = self.slot.mark_dropped();
         // An engine that has ended does not observe.
-        drop(self.shared.queue.push(Message::Unobserve(Arc::clone(&self.slot))));
+        drop(self.shared.push(Message::Unobserve(Arc::clone(&self.slot))));
         self.shared.runtime.discard(waiter);
     }
 }
@@ -75,7 +75,7 @@ impl ChangeFuture<'_> {
     ///
     /// # Panics
     ///
-    /// On the engine's own thread.
+    /// On the engine's own thread, and if the engine has none.
     pub fn wait(self) -> Option<Observation> {
         self.slot.runtime().refuse_own_thread();
         block_on(self)

@@ -29,6 +29,8 @@ pub(super) struct Outcomes {
     observers: ById<ObserverId, Arc<ObserverSlot>>,
     /// Tasks whose outcome is there, to be woken together.
     waiters: Vec<Waker>,
+    /// The next outcome, if it was taken to know that there is one.
+    early: Option<Event>,
     /// What ends from now on is counted in the report.
     is_closing: bool,
     report: ShutdownReport,
@@ -42,6 +44,7 @@ impl Outcomes {
             views: HashMap::default(),
             observers: HashMap::default(),
             waiters: Vec::new(),
+            early: None,
             is_closing: false,
             report: ShutdownReport::default(),
         }
@@ -84,7 +87,7 @@ impl Outcomes {
                 Event::Refused(id, refusal) => self.refuse(id, &refusal, driver),
                 Event::Extended(id) => self.finish_extension(id, driver),
                 Event::AutoExtended(id) | Event::Shortened(id) => self.set_lease(id, driver),
-                Event::NotExtended(id, refusal) => self.fail_extension(id, &refusal, driver),
+                Event::NotExtended(id, it) => self.fail(id, it, driver, LockSlot::fail_extension),
                 Event::Lost(id, cause) => self.lose(id, cause, driver),
                 Event::Released(id, confirmed) => self.finish_release(id, confirmed),
                 Event::Observed(id) => self.record_observation(id, driver),
@@ -92,7 +95,7 @@ impl Outcomes {
                 Event::Upgraded(id) | Event::Downgraded(id) | Event::DowngradeDelayed(id, _) => {
                     self.set_mode(id, driver);
                 }
-                Event::NotUpgraded(id, refusal) => self.fail_mode_change(id, &refusal, driver),
+                Event::NotUpgraded(id, it) => self.fail(id, it, driver, LockSlot::fail_mode_change),
                 Event::Node(..) | Event::AutoExtendFailed(..) => {}
             }
         }
@@ -100,10 +103,16 @@ impl Outcomes {
         any
     }
 
+    /// Whether there is something to deliver.
+    pub(super) fn has_any(&mut self, driver: &mut Driver) -> bool {
+        self.early = self.early.take().or_else(|| driver.next_event());
+        self.early.is_some() || !self.waiters.is_empty()
+    }
+
     /// The next outcome, which the log gets first. A panic of the log must not cost a caller the outcome, and a log
     /// that takes long must not delay those that are in their slots.
     fn next_event(&mut self, driver: &mut Driver) -> Option<Event> {
-        let event = driver.next_event();
+        let event = self.early.take().or_else(|| driver.next_event());
         if driver.has_log() {
             self.wake();
         }
@@ -163,10 +172,10 @@ impl Outcomes {
         }
     }
 
-    fn fail_extension(&self, id: LockId, refusal: &Refusal, driver: &Driver) {
+    fn fail(&self, id: LockId, it: Refusal, driver: &Driver, fail: fn(&LockSlot, ExtendError)) {
         if let Some(slot) = self.locks.get(&id) {
-            let report = driver.report(refusal).of_lock(slot.request.resources());
-            slot.fail_extension(ExtendError::Refused(report));
+            let report = driver.report(&it).of_lock(slot.request.resources());
+            fail(slot, ExtendError::Refused(report));
         }
     }
 
@@ -176,13 +185,6 @@ impl Outcomes {
             (slot, driver.sockets.core().lease(id), driver.mode(id))
         {
             slot.set_mode(mode, *lease, driver.fencing_token(id));
-        }
-    }
-
-    fn fail_mode_change(&self, id: LockId, refusal: &Refusal, driver: &Driver) {
-        if let Some(slot) = self.locks.get(&id) {
-            let report = driver.report(refusal).of_lock(slot.request.resources());
-            slot.fail_mode_change(ExtendError::Refused(report));
         }
     }
 

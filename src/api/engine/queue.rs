@@ -120,6 +120,8 @@ struct Pushed {
     closed: bool,
     /// The thread takes no more messages.
     ended: bool,
+    /// The host of an engine without a thread wants a turn.
+    turn_due: bool,
 }
 
 impl Queue {
@@ -189,14 +191,30 @@ impl Queue {
         std::mem::take(&mut inner.messages)
     }
 
+    /// Asks for a turn, or notes that it has begun.
+    pub(super) fn set_turn_due(&self, is_due: bool) {
+        lock(&self.inner).turn_due = is_due;
+    }
+
+    /// Whether anything came while the loop was driven.
+    pub(super) fn is_due(&self) -> bool {
+        let inner = lock(&self.inner);
+        inner.turn_due || !inner.messages.is_empty()
+    }
+
+    /// Makes the descriptor readable that the thread or the host waits for.
+    pub(super) fn ring(&self) {
+        // It fails only if the descriptor is gone, which lives as long as we do.
+        let _ = self.waker.wake();
+    }
+
     fn wake(&self, mut inner: MutexGuard<'_, Pushed>) {
         self.is_filled.store(true, Ordering::Relaxed);
         let asleep = std::mem::take(&mut inner.asleep);
         // The write is a system call, and the thread takes the mutex first when it wakes up.
         drop(inner);
         if asleep {
-            // It fails only if the descriptor is gone, which lives as long as we do.
-            let _ = self.waker.wake();
+            self.ring();
         }
     }
 }

@@ -26,7 +26,7 @@ impl RequestBuilder<Engine> {
     ///
     /// # Panics
     ///
-    /// On the engine's own thread.
+    /// On the engine's own thread, and if the engine has none.
     pub fn acquire_blocking(self) -> Result<OwnedGuard, AcquireError> {
         self.acquire().wait()
     }

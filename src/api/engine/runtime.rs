@@ -6,31 +6,34 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::thread::{self, ThreadId};
 
 use crate::api::config::Config;
 use crate::api::error::EngineError;
-use crate::net::Origin;
+use crate::net::{Origin, lock};
 
 pub(super) struct Runtime {
     pub(super) config: Config,
     in_flight: AtomicUsize,
     panics: AtomicU64,
-    /// The engine's own thread, which must not wait for itself.
-    thread: OnceLock<ThreadId>,
+    /// The thread that drives the loop, which must not wait for itself.
+    thread: Mutex<Option<ThreadId>>,
+    /// A thread of the engine's own drives it.
+    pub(super) has_thread: bool,
     /// In a forked process there is no thread, and a mutex may be locked for ever.
     origin: Origin,
 }
 
 impl Runtime {
-    pub(super) fn new(config: Config) -> Self {
+    pub(super) fn new(config: Config, has_thread: bool) -> Self {
         Self {
             config,
             in_flight: AtomicUsize::new(0),
             panics: AtomicU64::new(0),
-            thread: OnceLock::new(),
+            thread: Mutex::new(None),
+            has_thread,
             origin: Origin::here(),
         }
     }
@@ -47,17 +50,20 @@ impl Runtime {
         Self { origin: Origin::elsewhere(), ..self }
     }
 
-    /// Makes the calling thread the engine's own.
-    pub(super) fn adopt_thread(&self) {
-        let _ = self.thread.set(thread::current().id());
+    /// Makes the calling thread the engine's own, or no thread.
+    pub(super) fn set_own_thread(&self, is_this: bool) {
+        *lock(&self.thread) = is_this.then(|| thread::current().id());
     }
 
+    /// Whether the calling thread drives the loop now. In a forked process the mutex may be locked for ever.
     pub(super) fn is_own_thread(&self) -> bool {
-        self.thread.get() == Some(&thread::current().id())
+        self.is_ours() && *lock(&self.thread) == Some(thread::current().id())
     }
 
-    /// Panics on the engine's own thread: a callback that waited for the engine would wait for itself.
+    /// Panics on the engine's own thread: a callback that waited for the engine would wait for itself. Of an engine without
+    /// a thread nobody may wait: it could be the thread that is to drive it.
     pub(super) fn refuse_own_thread(&self) {
+        assert!(self.has_thread, "an engine without a thread cannot be waited for: await it");
         assert!(!self.is_own_thread(), "a callback of an engine cannot wait for that engine");
     }
 

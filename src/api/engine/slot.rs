@@ -521,7 +521,7 @@ mod tests {
     /// A lock of an engine without a thread.
     fn slot() -> Arc<LockSlot> {
         let config = Config::builder().node("127.0.0.1:1").build().unwrap();
-        let runtime = Arc::new(Runtime::new(config));
+        let runtime = Arc::new(Runtime::new(config, true));
         let in_flight = runtime.enter().unwrap();
         Arc::new(LockSlot::new(runtime, in_flight, LockRequest::new(b"job").into_owned()))
     }
