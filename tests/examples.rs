@@ -65,14 +65,14 @@ fn a_foreign_epoll_loop_runs_jobs_on_real_nodes() {
 }
 
 #[test]
-fn tasks_of_tokio_share_a_driver_on_embedded_nodes() {
-    checks_the_tasks(&run("tokio_driver", &[]));
+fn tasks_of_tokio_share_an_engine_without_a_thread_on_embedded_nodes() {
+    checks_the_tasks(&run("tokio_unthreaded", &[]));
 }
 
 #[test]
-fn tasks_of_tokio_share_a_driver_on_real_nodes() {
+fn tasks_of_tokio_share_an_engine_without_a_thread_on_real_nodes() {
     let servers = servers(3);
-    checks_the_tasks(&run("tokio_driver", &arguments(&servers)));
+    checks_the_tasks(&run("tokio_unthreaded", &arguments(&servers)));
     for server in &servers {
         assert_eq!(server.cmd("EXISTS redbolt-example-tokio"), Reply::Int(0));
     }
@@ -188,7 +188,7 @@ fn a_wrong_command_line_shows_the_right_one() {
         "own_epoll_fd",
         "own_mio_loop",
         "tokio",
-        "tokio_driver",
+        "tokio_unthreaded",
         "workers",
     ] {
         let end = run(example, &["--node".to_owned()]);
