@@ -1,5 +1,6 @@
 //! Distributed locks on independent Redis or Valkey nodes: [Redlock], with a RESP2 codec and an
-//! event loop. No driver crate, no async runtime, no thread that you did not ask for.
+//! event loop. It needs no driver crate and no async runtime, and starts no thread that you did not
+//! request.
 //!
 //! An acquisition costs one round trip to the median node, allocates nothing in steady state, and
 //! never reports a lock that the algorithm cannot defend.
@@ -16,7 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In tasks of any executor, and on threads beside them, an engine extends its locks until they are released:
+//! An engine extends its locks until they are released, for tasks of any executor and for threads:
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -81,8 +82,8 @@
 //! # }
 //! ```
 //!
-//! New nodes do not vote for their first 30 s unless [`init`] or `redbolt init` says once that they are new: see
-//! [getting started](manual::getting_started).
+//! New nodes do not vote for their first 30 s unless [`init`] or `redbolt init` declares once that
+//! they are new: see [getting started](manual::getting_started).
 //!
 //! | API | thread | for |
 //! |---|---|---|
@@ -110,15 +111,16 @@
 //! | be called from C or C++ | | [the C library](manual::c_library) |
 //! | know what to rely on | [`LockGuard::is_valid`], [`RefusalReport`] | [guarantees](manual::guarantees) |
 //!
-//! [`resp`] is the codec, [`proto`] the protocol as a state machine without any input or output, [`net`]
-//! the sockets and the clock; the APIs are at the root, and beside them the modules with what they take and
-//! give. Each layer is usable and testable without the ones above it.
+//! [`resp`] is the codec, [`proto`] the protocol as a state machine without input or output, and
+//! [`net`] the sockets and the clock. The APIs are at the root, with modules for the types that
+//! they take and return. Each layer can be used and tested without those above it.
 //!
 //! [Redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
 #![deny(missing_docs, unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Whoever uses us compiles on when something is added; what is complete by nature says so where it stands.
+// Downstream code keeps compiling when variants and fields are added. Types that are complete by
+// nature opt out at their definition.
 #![deny(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 mod api;
@@ -136,7 +138,7 @@ pub use proto::{
     LockRequest, LossCause, Profile, RefusalReason, Released, RequestError, Wait,
 };
 
-/// What a [`Config`] is made of, and what can be wrong with it.
+/// The parts of a [`Config`], and its errors.
 pub mod config {
     pub use crate::api::ConfigFault;
     #[cfg(feature = "tls")]
@@ -148,7 +150,8 @@ pub mod config {
     };
 }
 
-/// What an [`Engine`] gives back: futures, each with a blocking form, work under a lock, and its last report.
+/// The results of an [`Engine`]: futures, each with a blocking form, work under a lock, and the
+/// report of its shutdown.
 pub mod engine {
     pub use crate::api::{
         AcquireAllFuture, AcquireFuture, EngineIo, ExtendFuture, HeldLock, LossFuture, QueryFuture,
@@ -157,7 +160,7 @@ pub mod engine {
     };
 }
 
-/// Who holds a resource, by every node, and what became of a lock that an operator broke.
+/// The holder of a resource as reported by each node, and the outcome of breaking a lock.
 pub mod inspect {
     pub use crate::api::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
     pub use crate::proto::{
@@ -166,7 +169,7 @@ pub mod inspect {
     };
 }
 
-/// Leaders: campaigning for the lead, holding it, and observing who leads.
+/// The types for campaigning for the lead, holding it, and observing a leader.
 pub mod leader {
     pub use crate::api::{
         CampaignFuture, ChangeFuture, Leadership, NodeObservation, Observation, Observer,
@@ -175,19 +178,20 @@ pub mod leader {
     pub use crate::proto::{Leader, LeaderVerdict, NodeSight, ObserverId};
 }
 
-/// Lines for somebody's log.
+/// The notes for the log of a program.
 pub mod log {
     pub use crate::api::{Level, Log, Note};
 }
 
-/// What was counted, and as text for Prometheus.
+/// The counts, also as text for Prometheus.
 pub mod metrics {
     pub use crate::api::MetricsReport;
     pub use crate::proto::metrics::By;
     pub use crate::proto::{Histogram, Metrics, NodeMetrics};
 }
 
-/// How locks and nodes are: the votes behind an outcome, with causes, and which nodes can vote.
+/// The states of locks and nodes: the votes behind an outcome, with causes, and which nodes can
+/// vote.
 pub mod report {
     pub use crate::api::{NodeReport, NodeStatus, NodeVote};
     pub use crate::proto::restart_guard::Found;
@@ -196,18 +200,23 @@ pub mod report {
     };
 }
 
-/// The manual: each concept is explained on one of these pages, and linked to from everywhere else. Begin with
-/// [`getting_started`](manual::getting_started). How it works is in [`protocol`](manual::protocol),
-/// [`waiters`](manual::waiters), [`kinds_of_locks`](manual::kinds_of_locks), [`guard`](manual::guard),
-/// [`holes`](manual::holes), [`failover`](manual::failover), [`redbolt_lock`](manual::redbolt_lock),
-/// [`formats`](manual::formats) and [`performance`](manual::performance); all other pages are about use. The same pages
-/// are in the folder `docs` of the repository, with their figures and the [`evidence`](manual::evidence).
+/// The manual. Each concept is explained on one of these pages, and linked from everywhere else.
+/// Begin with [`getting_started`](manual::getting_started).
+///
+/// The design is explained in [`protocol`](manual::protocol), [`waiters`](manual::waiters),
+/// [`kinds_of_locks`](manual::kinds_of_locks), [`guard`](manual::guard), [`holes`](manual::holes),
+/// [`failover`](manual::failover), [`redbolt_lock`](manual::redbolt_lock),
+/// [`formats`](manual::formats) and [`performance`](manual::performance); all other pages are about
+/// use. The same pages are in the folder `docs` of the repository, with their figures and the
+/// [`evidence`](manual::evidence).
 #[cfg(any(doc, doctest))]
 pub mod manual {
-    /// Measurements, models and tests: the folder `docs/evidence` of the repository, which is no part of this package.
+    /// The measurements, models and tests: the folder `docs/evidence` of the repository, which is
+    /// not part of this package.
     pub mod evidence {}
 
-    /// Links between pages are those of files. Here the definitions in front come first, so they count.
+    /// Links between pages are links between files. The definitions included first come first in
+    /// each page, so they take precedence.
     macro_rules! pages {
         ($($page:ident: $file:literal,)*) => {$(
             #[doc = include_str!("../docs/rustdoc-links.md")]
@@ -234,7 +243,7 @@ pub mod manual {
     }
 }
 
-/// The README's examples, compiled.
+/// The examples of the README, compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,16 +1,17 @@
-//! Requests that begin at a handle, and end where that acquires.
+//! Requests that begin at a handle, and end when the handle acquires them.
 //!
-//! A *lease* ends after its TTL; a *lock* is extended until it is released. Both wait for the holder unless said otherwise, and
-//! have the options of a [`LockRequest`]. What a handle does with them stands beside that handle.
+//! A *lease* ends after its TTL; a *lock* is extended until it is released. Both wait for the
+//! holder by default, and have the options of a [`LockRequest`].
 
 use std::time::Duration;
 
 use crate::proto::{AutoExtend, LockRequest, Profile, Wait};
 
-/// A lock or a lease that is about to be asked for: see [`Client::lease`](crate::Client::lease), [`Engine::lock`](crate::Engine::lock) and
-/// [`Engine::lease`](crate::Engine::lease).
+/// The request for a lock or a lease. See [`Client::lease`](crate::Client::lease),
+/// [`Engine::lock`](crate::Engine::lock) and [`Engine::lease`](crate::Engine::lease).
 ///
-/// It has a copy of the name, so that it can be kept and moved. Nothing is sent before it acquires.
+/// It has a copy of the name, so that it can be stored and moved. Nothing is sent before it
+/// acquires.
 #[derive(Clone, Debug)]
 #[must_use = "a RequestBuilder asks for nothing until it acquires"]
 pub struct RequestBuilder<H> {
@@ -18,7 +19,7 @@ pub struct RequestBuilder<H> {
     pub(super) request: LockRequest<'static>,
 }
 
-/// Methods that it has of its request.
+/// Delegates options to the request.
 macro_rules! options {
     ($($(#[$about:meta])+ pub fn $name:ident($($value:ident: $type:ty)?);)+) => {$(
         $(#[$about])+
@@ -35,33 +36,35 @@ impl<H> RequestBuilder<H> {
     }
 
     options! {
-        /// How long to wait for the holder; a duration is the longest wait. For ever unless said otherwise.
+        /// Sets how long to wait for the holder; a duration is the longest wait. Waits forever by
+        /// default.
         pub fn wait(wait: impl Into<Wait>);
 
-        /// Beside others who share it: see [`LockRequest::shared`].
+        /// Shares the resource with other readers: see [`LockRequest::shared`].
         pub fn shared();
 
-        /// One of so many permits, as of a semaphore: see [`LockRequest::permits`].
+        /// Requests one of `permits` permits, as of a semaphore: see [`LockRequest::permits`].
         pub fn permits(permits: u16);
 
-        /// With a fencing token: see [`LockRequest::fenced`].
+        /// Requests a fencing token: see [`LockRequest::fenced`].
         pub fn fenced();
 
-        /// In the format of another library: see [the page on formats](crate::manual::profiles).
+        /// Uses the format of another library: see [the page on formats](crate::manual::profiles).
         pub fn format(format: Profile);
 
-        /// How soon it ends if this process does: see [`LockRequest::ttl`]. That of a lock is 10 s unless said otherwise.
+        /// Sets how soon the lock ends if this process dies: see [`LockRequest::ttl`]. Defaults to
+        /// 10 s for a lock that is extended.
         pub fn ttl(ttl: Duration);
     }
 
-    /// On one resource more, all or nothing. At most 64.
+    /// Adds a resource, all or nothing. A request has at most 64.
     pub fn and(mut self, resource: impl AsRef<[u8]>) -> Self {
         self.request = self.request.and(resource.as_ref()).into_owned();
         self
     }
 
-    /// For how long a lock is extended at the most. It is lost when its validity ends behind that, so choose a [`ttl`](Self::ttl) that is
-    /// shorter. A lease ends anyway.
+    /// Limits how long a lock is extended. The lock is lost when its validity ends after that, so
+    /// choose a shorter [`ttl`](Self::ttl). A lease ignores this because it ends anyway.
     pub fn hold_at_most(mut self, most: Duration) -> Self {
         if self.request.is_auto_extended() {
             self.request = self.request.auto_extend(AutoExtend::until_released().max_hold(most));

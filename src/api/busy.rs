@@ -1,13 +1,14 @@
-//! Busy polling: trying for a moment before going to sleep, for programs with a core to spare.
+//! Busy polling: trying for a moment before a sleep, for programs with a CPU core to spare.
 //!
-//! To fall asleep and to be woken takes as long as a near node takes to answer. Its bound can be
+//! A sleep and the wake-up after it take as long as a near node takes to answer. The bound can be
 //! tested without a clock.
 
 use std::time::Duration;
 
 use crate::proto::Timestamp;
 
-/// Tries until it succeeds, for at most `span` by `clock`. Returns whether it did. With a span of zero nothing is tried.
+/// Tries until it succeeds, for at most `span` by `clock`. Returns whether it did. With a span of
+/// zero nothing is tried.
 pub(super) fn spin(
     span: Duration,
     clock: impl Fn() -> Timestamp,
@@ -27,8 +28,8 @@ pub(super) fn spin(
     }
 }
 
-/// The longest that can be asked for: far more than an answer in one data centre takes, and too little to
-/// be noticed on a core that waits for an answer that does not come.
+/// The longest span: far more than an answer in one data center takes, and too little to be noticed
+/// on a core that waits for an answer that does not come.
 pub(super) const LONGEST: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
@@ -39,8 +40,8 @@ mod tests {
 
     const TICK: Duration = Duration::from_micros(1);
 
-    /// How often it tries, and what comes of it, if each look at the clock takes a tick and the try with
-    /// this number succeeds.
+    /// Returns how often it tries, and whether it succeeds, if each reading of the clock takes a
+    /// tick and the try with this number succeeds.
     fn tries(span: Duration, lucky: u32) -> (u32, bool) {
         let (time, tries) = (Cell::new(Timestamp(0)), Cell::new(0));
         let clock = || time.replace(time.get() + TICK);

@@ -1,8 +1,8 @@
 //! The blocking API: writes and reads happen on the calling thread.
 //!
-//! No thread stands behind it, so nothing happens between calls: a lock is extended when the caller
-//! extends it, and what a release could not write goes with the next call, or with the client's
-//! own drop.
+//! It has no thread, so nothing happens between calls. A lock is extended only when the caller
+//! extends it, and release bytes that a socket did not accept are written by the next call, or when
+//! the client is dropped.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -23,8 +23,8 @@ use crate::proto::{
     UnlockScope, ViewId, Wait, debug_by_name,
 };
 
-/// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
-/// an [`Engine`](crate::Engine).
+/// A client that takes locks on the calling thread. It is `Send` but not `Sync`: use one per
+/// thread. Many threads or tasks can share an [`Engine`](crate::Engine).
 ///
 /// ```compile_fail,E0277
 /// # use redbolt::{Client, LockRequest};
@@ -45,7 +45,8 @@ use crate::proto::{
 /// # }
 /// ```
 ///
-/// [Choosing an API](crate::manual::choosing_an_api) says what happens at its end and after a `fork`.
+/// For what happens when it is dropped, and after a `fork`, see [choosing an
+/// API](crate::manual::choosing_an_api).
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -68,7 +69,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins to connect to all nodes. A node that cannot be reached is no error here.
+    /// Starts connecting to all nodes. A node that cannot be reached is not an error here.
     ///
     /// # Errors
     ///
@@ -77,28 +78,32 @@ impl Client {
         Ok(Self { config: config.clone(), driver: RefCell::new(Driver::new(config)?) })
     }
 
-    /// As [`new`](Self::new), with these nodes and the defaults. Nothing is sent or waited for.
+    /// Creates a client as [`new`](Self::new) does, for these nodes and with the defaults. Nothing
+    /// is sent or waited for.
     ///
     /// # Errors
     ///
-    /// [`StartError::Config`]: an address cannot be read, or there is none, or one twice. [`StartError::Io`] as `new`.
+    /// [`StartError::Config`]: an address cannot be parsed, there is none, or one is given twice.
+    /// [`StartError::Io`]: as for `new`.
     pub fn connect<A: AsRef<str>>(nodes: impl IntoIterator<Item = A>) -> Result<Self, StartError> {
         Self::new(Config::builder().nodes(nodes).build()?)
     }
 
-    /// Waits until every node is ready or known not to be, for at most `within`, and tells which.
+    /// Waits, for at most `within`, until each node is known to be ready or not, and returns their
+    /// states.
     ///
-    /// Without it the first acquisition waits for the connections as far as it needs them.
+    /// If it is not called, the first acquisition waits for the connections that it needs.
     pub fn warm_up(&self, within: Duration) -> NodeReport {
         let mut driver = self.driver.borrow_mut();
         driver.connect();
-        // A link that has ended since the last call is not ready.
+        // Reads the end of links that closed since the last call: their nodes are not ready.
         driver.process();
         settled(&mut driver, within, NodeReport::is_connected)
     }
 
-    /// As [`warm_up`](Self::warm_up), and finds out besides which nodes tell those who wait, for at most
-    /// `within` more: it opens the second connection that waiting takes. See [`NodeStatus::push`](crate::report::NodeStatus::push).
+    /// Waits as [`warm_up`](Self::warm_up) does, then probes for at most another `within` which
+    /// nodes can push notifications to waiters. It opens the second connection that waiting needs.
+    /// See [`NodeStatus::push`](crate::report::NodeStatus::push).
     pub fn warm_up_push(&self, within: Duration) -> NodeReport {
         let before = self.warm_up(within);
         let mut driver = self.driver.borrow_mut();
@@ -106,16 +111,18 @@ impl Client {
         settled(&mut driver, within, NodeReport::is_push_settled).or_before(before)
     }
 
-    /// Which nodes can vote, as far as it is known without asking them.
+    /// Returns which nodes can vote, as far as known without querying them.
     #[must_use]
     pub fn node_report(&self) -> NodeReport {
         self.driver.borrow().node_report()
     }
 
-    /// Asks for a lease on `resource`, which ends after `ttl` unless the holder extends it ([`LockGuard::extend`]) or releases it
-    /// before. It waits for the holder unless said otherwise.
+    /// Begins a request for a lease on `resource`. The lease ends after `ttl` unless the holder
+    /// extends it ([`LockGuard::extend`]) or releases it first. By default the request waits for
+    /// the current holder.
     ///
-    /// Between two calls nothing happens, so nobody extends a lock in the background: an [`Engine`](crate::Engine) does that.
+    /// Nothing happens between two calls, so no lock is extended in the background. An
+    /// [`Engine`](crate::Engine) does that.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -132,16 +139,18 @@ impl Client {
         RequestBuilder::new(self, resource.as_ref()).ttl(ttl)
     }
 
-    /// Takes a lock, waiting for as long as the request says: for its holder to let go, and as well for
-    /// nodes to come back or to end their quarantine. What only an operator can mend ends a wait at once.
+    /// Acquires a lock. It waits as long as the request allows: for the holder to release the lock,
+    /// and also for nodes to return or to end their quarantine. A failure that only an operator can
+    /// fix ends the wait at once.
     ///
-    /// The guard releases the lock when it is dropped, without waiting for the nodes. Nothing
-    /// extends it but [`LockGuard::extend`].
+    /// Dropping the guard releases the lock without waiting for the nodes. Only
+    /// [`LockGuard::extend`] extends it.
     ///
     /// # Errors
     ///
-    /// [`AcquireError::Request`] if the request is not valid; [`AcquireError::Refused`] with every node's vote. In
-    /// both cases nothing of the attempt stays on the nodes, or the undo is on its way.
+    /// [`AcquireError::Request`]: the request is not valid. [`AcquireError::Refused`]: it was
+    /// refused; the error has each node's vote. In both cases the attempt leaves nothing on the
+    /// nodes, or its undo is in flight.
     pub fn acquire(&self, request: LockRequest<'_>) -> Result<LockGuard<'_>, AcquireError> {
         let mut driver = self.driver.borrow_mut();
         let now = driver.catch_up();
@@ -151,7 +160,7 @@ impl Client {
         self.granted(&mut driver, id, &request, refusal)
     }
 
-    /// The guard of a lock that was granted, and still is.
+    /// Returns the guard of a lock, if it was granted and is still valid.
     fn granted(
         &self,
         driver: &mut Driver,
@@ -159,7 +168,8 @@ impl Client {
         request: &LockRequest<'_>,
         refusal: Option<Refusal>,
     ) -> Result<LockGuard<'_>, AcquireError> {
-        // The process may have been stopped between the last reply and here.
+        // The process may have been stopped between the last reply and here: a lock that has
+        // expired since is refused.
         let is_late = || driver.remaining(id).is_zero();
         if refusal.is_none() && !is_late() {
             let mode = driver.mode(id).expect("a lock is known while its validity lasts");
@@ -173,13 +183,13 @@ impl Client {
         Err(AcquireError::Refused(driver.report(&refusal).of_lock(request.resources())))
     }
 
-    /// Takes several locks that have nothing to do with each other, with one write to each node, and
-    /// returns when each of them is granted or refused. For all or nothing see [`LockRequest::and`].
+    /// Acquires several independent locks with one write to each node, and returns when each of
+    /// them is granted or refused. For all or nothing use [`LockRequest::and`].
     ///
-    /// The outcomes are in the order of the requests. A lock that was granted early waits for the others with
-    /// its validity running, so give them a wait that is short against their TTL. A request for a resource
-    /// that an earlier one of the same call asks for could only wait for itself, and is refused at
-    /// once ([`RequestError::DuplicateRequest`]).
+    /// The outcomes are in the order of the requests. The validity of a lock granted early runs
+    /// while the others are awaited, so choose waits that are short compared with the TTL. A
+    /// request for a resource that an earlier request of the same call names could only wait for
+    /// itself. It is refused at once ([`RequestError::DuplicateRequest`]).
     pub fn acquire_all<'a>(
         &self,
         requests: impl IntoIterator<Item = LockRequest<'a>>,
@@ -202,10 +212,10 @@ impl Client {
         asked.into_iter().map(outcome).collect()
     }
 
-    /// Asks all nodes who holds `resource`. Takes no lock and writes nothing.
+    /// Queries all nodes for the holder of `resource`. Acquires and writes nothing.
     ///
-    /// Behind a quorum it does not wait for nodes that seem to hang, and for others a moment: 250 ms, or four
-    /// of their round trips.
+    /// Once a quorum has answered, it does not wait for nodes that seem to hang, and waits for
+    /// others only briefly: 250 ms, or four of their round trips.
     ///
     /// # Errors
     ///
@@ -217,8 +227,8 @@ impl Client {
         self.view(|driver| driver.inspect(resource), Driver::take_inspection)
     }
 
-    /// Observes who leads in `election`, for as long as the result lives. Takes no part and writes nothing. What is seen is
-    /// a [hint](crate::manual::leader).
+    /// Observes who leads in `election`, until the result is dropped. Takes no part and writes
+    /// nothing. An observation is a [hint](crate::manual::leader).
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -243,12 +253,14 @@ impl Client {
         Ok(Observer::new(&self.driver, id))
     }
 
-    /// Breaks the lock on `resource`, whoever holds it, on every node that can be reached: an
-    /// operator's means against a holder that hangs or is gone. It deletes what it finds there, as far as that is in the
-    /// `scope`, and says whose it was: no other key, and no lock that somebody takes meanwhile.
+    /// Breaks the lock on `resource`, whichever client holds it, on every node that can be reached.
+    /// It is meant for operators, against a holder that hangs or has died.
     ///
-    /// The holder is not asked, and works on until it looks; what then protects its work is a fencing
-    /// token.
+    /// It deletes the lock that it finds there, as far as the `scope` allows, and reports its
+    /// holder. It deletes no other key, and no lock that is acquired in the meantime.
+    ///
+    /// The holder is not notified, and works on until it checks its lock. From then on only a
+    /// fencing token protects its work.
     ///
     /// # Errors
     ///
@@ -261,24 +273,25 @@ impl Client {
         self.view(|driver| driver.force_unlock(resource, scope), Driver::take_force_unlock)
     }
 
-    /// Attaches a lock that was [detached](LockGuard::detach), by this process or another one on the same
-    /// machine. Dropping the guard releases it, as ever; to let it live on, detach it again.
+    /// Attaches a lock that this process, or another one on the same machine,
+    /// [detached](LockGuard::detach). Dropping the guard releases the lock; to keep it, detach it
+    /// again.
     ///
-    /// A lock whose lease is over is no error: the guard's [`remaining`](LockGuard::remaining) is zero,
-    /// [`extend`](LockGuard::extend) says that it is lost, and its release undoes what the nodes still
-    /// keep and says so too. Nothing is sent before that.
+    /// A lease that has expired is not an error: the guard's [`remaining`](LockGuard::remaining) is
+    /// zero, [`extend`](LockGuard::extend) reports that it is lost, and a release undoes what the
+    /// nodes still keep and reports the loss too. Nothing is sent before that.
     ///
-    /// Attach it once: two who attach it are two holders of one lock.
+    /// Attach it only once: if it is attached twice, one lock has two holders.
     ///
     /// # Errors
     ///
-    /// This client has other nodes, the same in another order, or another quorum or limits.
+    /// This client has other nodes, the same nodes in another order, or another quorum or limits.
     pub fn attach(&self, detached: &DetachedLock) -> Result<LockGuard<'_>, RequestError> {
         let id = self.driver.borrow_mut().attach(detached)?;
         Ok(LockGuard::new(&self.driver, id, detached.mode()))
     }
 
-    /// Begins a view of a resource, and waits for its result.
+    /// Begins a view of a resource and waits for its result.
     fn view<T>(
         &self,
         begin: impl FnOnce(&mut Driver) -> Result<ViewId, RequestError>,
@@ -300,20 +313,20 @@ impl Client {
         }
     }
 
-    /// What was counted since it was made.
+    /// Returns the counts since the client was created.
     #[must_use]
     pub fn metrics(&self) -> MetricsReport {
         self.driver.borrow().metrics()
     }
 
-    /// Whether this is the process that made it. In a forked child it is not: the connections are the parent's, and nothing
-    /// is sent or read there.
+    /// Returns whether this process created the client. A forked child did not: the connections
+    /// belong to its parent, and nothing is sent or read there.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.driver.borrow().is_ours()
     }
 
-    /// The configuration it was made with.
+    /// Returns the configuration that the client was created with.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
@@ -321,29 +334,31 @@ impl Client {
 }
 
 impl<'c> RequestBuilder<&'c Client> {
-    /// Takes the lease, and waits for it as long as it says.
+    /// Acquires the lease, and waits as long as the request allows.
     ///
     /// # Errors
     ///
-    /// As [`Client::acquire`].
+    /// Fails as [`Client::acquire`] does.
     pub fn acquire(self) -> Result<LockGuard<'c>, AcquireError> {
         self.handle.acquire(self.request)
     }
 
-    /// Tries once. `Ok(None)` says that another client has the lock: a quorum of the nodes has answered, and others have
-    /// what is missing.
+    /// Tries once to acquire the lease. `Ok(None)` means that another client has it: a quorum of
+    /// the nodes has answered, and the grants that are missing are held by others.
     ///
     /// # Errors
     ///
-    /// As [`Client::acquire`]. [`AcquireError::Refused`]: it is not known whether another client has it, for too few nodes
-    /// vote, or answered too late.
+    /// Fails as [`Client::acquire`] does. [`AcquireError::Refused`] means that it is unknown
+    /// whether another client has the lock, because too few nodes vote or because they answered too
+    /// late.
     pub fn try_acquire(self) -> Result<Option<LockGuard<'c>>, AcquireError> {
         unless_contended(self.wait(Wait::No).acquire())
     }
 }
 
 impl Drop for Client {
-    /// Lets go of what forgotten guards hold, and gives releases up to 50 ms to be confirmed.
+    /// Releases the locks of guards that were leaked, and waits up to 50 ms for confirmations of
+    /// releases.
     fn drop(&mut self) {
         let driver = self.driver.get_mut();
         driver.sockets.release_all();
@@ -353,7 +368,7 @@ impl Drop for Client {
 
 debug_by_name!(Client);
 
-/// Processes until this is true of the nodes, for at most `within`.
+/// Processes until `is_settled` holds for the nodes, for at most `within`.
 fn settled(
     driver: &mut Driver,
     within: Duration,
@@ -363,7 +378,8 @@ fn settled(
     driver.node_report()
 }
 
-/// Requests of one call. One for what an earlier one asks for could only wait for itself.
+/// Returns the requests, with an error for each that names a resource of an earlier one: it could
+/// only wait for itself.
 pub(super) fn distinct<'a>(
     requests: impl IntoIterator<Item = LockRequest<'a>>,
 ) -> impl Iterator<Item = Result<LockRequest<'a>, RequestError>> {
@@ -378,7 +394,7 @@ pub(super) fn distinct<'a>(
     })
 }
 
-/// Between two calls there is no thread that would auto-extend the lock.
+/// Begins an acquisition. Automatic extension is refused because no thread runs between two calls.
 fn acquire(
     driver: &mut Driver,
     request: &LockRequest<'_>,
@@ -390,7 +406,7 @@ fn acquire(
     }
 }
 
-/// How long a client's drop waits for confirmations of releases.
+/// The longest wait for confirmations of releases when a client is dropped.
 const LAST_RELEASES: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
@@ -398,7 +414,7 @@ mod tests {
     use super::*;
     use crate::proto::grows_in_proportion;
 
-    /// All of them are refused, because no node can be reached.
+    /// Refuses every request, because no node can be reached.
     #[test]
     fn many_asks_have_their_outcomes_in_proportion() {
         grows_in_proportion(512, |count| {

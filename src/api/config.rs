@@ -1,4 +1,4 @@
-//! The configuration of an API: the core's, and the addresses.
+//! The configuration of every API: the settings of the core and the addresses of the nodes.
 
 use std::error::Error;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::proto::{
     Secret, Settings, SettingsError, Setup, WakeStrategy, builder_methods, messages, sources,
 };
 
-/// Which nodes, and how. Cheap to clone.
+/// The nodes and the settings of a client. Cheap to clone.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,31 +50,31 @@ impl Config {
         ConfigBuilder::default()
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.core.node_count()
     }
 
-    /// How many grants make a lock.
+    /// Returns the number of grants that a lock needs.
     #[must_use]
     pub fn quorum(&self) -> usize {
         self.core.quorum()
     }
 
-    /// Everything else that was chosen.
+    /// Returns the settings, including the defaults that were not changed.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         self.core.settings()
     }
 
-    /// Where the nodes listen, in the order in which they were given.
+    /// Returns the addresses of the nodes, in the order in which they were given.
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// For how long reads are tried before a sleep; zero if they are not. See
+    /// Returns for how long reads are tried before each sleep; zero if busy polling is off. See
     /// [`ConfigBuilder::busy_poll`].
     #[must_use]
     #[inline]
@@ -82,18 +82,22 @@ impl Config {
         self.busy_poll
     }
 
-    /// How many calls an engine takes at one time: see [`ConfigBuilder::in_flight`].
+    /// Returns how many calls an engine accepts at one time. See [`ConfigBuilder::in_flight`].
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Where the node at `address` is now, which is one of [`addresses`](Self::addresses): the same, or the place of the master that
-    /// its [sentinels](crate::manual::sentinels) name. They are asked, which blocks for a time that the timeouts bound. For a tool that asks a node something else; locks ask by themselves.
+    /// Returns the current address of the node at `address`, which is one of
+    /// [`addresses`](Self::addresses): `address` itself, or that of the master that its
+    /// [sentinels](crate::manual::sentinels) name.
+    ///
+    /// Blocks while it queries the sentinels, for a time that the timeouts bound. It serves tools
+    /// that send a node other commands; locks find their masters themselves.
     ///
     /// # Errors
     ///
-    /// Not more than half of the sentinels have named the same master.
+    /// No master is named by more than half of the sentinels.
     pub fn locate(&self, address: &Address) -> io::Result<Address> {
         match address {
             Address::Sentinels(known) => {
@@ -103,12 +107,15 @@ impl Config {
         }
     }
 
-    /// Speaks TLS over a stream to the node at `address`, which is one of [`addresses`](Self::addresses), or where one of them is
-    /// [located](Self::locate), as the connections of locks do: for a tool that asks it something else. A stream that blocks should have a limit of time.
+    /// Starts TLS over a stream to the node at `address`, with the settings that locks use.
+    /// `address` is one of [`addresses`](Self::addresses), or where one of them is
+    /// [located](Self::locate).
+    ///
+    /// It serves tools that send a node other commands. Set a timeout on a blocking stream.
     ///
     /// # Errors
     ///
-    /// No address asks for TLS, a file cannot be read, or the handshake fails.
+    /// No address uses TLS, a file cannot be read, or the handshake fails.
     #[cfg(feature = "tls")]
     pub fn over_tls<S: io::Read + io::Write>(
         &self,
@@ -119,7 +126,7 @@ impl Config {
         TlsStream::new(tls, address, stream)
     }
 
-    /// The same, with other orders for nodes that have no restart guard for us.
+    /// Returns a copy with another rule for nodes that lack our restart guard.
     pub(super) fn with_setup(&self, setup: Setup) -> Self {
         let mut core = proto::Config::clone(&self.core);
         core.set_setup(setup);
@@ -130,7 +137,7 @@ impl Config {
         Arc::clone(&self.core)
     }
 
-    /// What everything that is made of it goes by.
+    /// Returns the clock that everything made from this configuration reads.
     #[inline]
     pub(super) fn clock(&self) -> &Clock {
         &self.net.clock
@@ -148,14 +155,13 @@ impl Config {
         self.core.node_ids()
     }
 
-    /// A node as people know it: its number from one, and its address.
+    /// Returns the address of a node.
     pub(super) fn address(&self, node: NodeId) -> &Address {
         &self.addresses[node.index()]
     }
 }
 
-/// Gathers a [`Config`]. Each method says what it changes; the defaults are those of
-/// [`Settings`].
+/// The builder of a [`Config`]. The defaults are those of [`Settings`].
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until build"]
 pub struct ConfigBuilder {
@@ -165,9 +171,10 @@ pub struct ConfigBuilder {
     busy_poll: Duration,
     in_flight: Option<usize>,
     net: NetAccess,
-    /// Of the addresses.
+    /// The faults of the addresses added so far, and those given to `report`.
     faults: Vec<ConfigFault>,
-    /// Nodes whose address has a user without a password, and what is wrong if there is none.
+    /// The nodes whose address has a user without a password, each with the error to report if no
+    /// password is given elsewhere.
     users_alone: Vec<(usize, AddressError)>,
     password: Option<Password>,
     sentinel_user: Option<Vec<u8>>,
@@ -178,7 +185,7 @@ pub struct ConfigBuilder {
     sentinel_tls: SentinelTls,
 }
 
-/// Where a password is.
+/// The source of a password.
 #[derive(Clone, Debug)]
 enum Password {
     Known(Secret),
@@ -186,11 +193,17 @@ enum Password {
 }
 
 impl ConfigBuilder {
-    /// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`,
-    /// `valkey://…`, the same over [TLS](crate::manual::tls) with `rediss://…` or `valkeys://…`, or
-    /// `unix:///path[?db=n]`, or `redis+sentinel://[user:password@]host[:port]+host…/master[/db]`, over TLS with
-    /// `rediss+sentinel://…`, for the master that these [sentinels](crate::manual::sentinels) name. Nothing is looked up or
-    /// connected yet, and an address that cannot be read is an error of [`build`](Self::build). A user without a password needs
+    /// Adds a node. The address is one of:
+    ///
+    /// - `host` or `host:port`
+    /// - `redis://[user[:password]@]host[:port][/db]`, or the same with `valkey://`
+    /// - `rediss://…` or `valkeys://…`, the same over [TLS](crate::manual::tls)
+    /// - `unix:///path[?db=n]`
+    /// - `redis+sentinel://[user:password@]host[:port]+host…/master[/db]`, for the master that
+    ///   these [sentinels](crate::manual::sentinels) name; over TLS with `rediss+sentinel://…`
+    ///
+    /// Neither resolves the host nor connects. An address that cannot be parsed is an error of
+    /// [`build`](Self::build). A user without a password needs
     /// [`password_file`](Self::password_file) or [`password`](Self::password).
     pub fn node(mut self, address: &str) -> Self {
         let parsed = Address::parse_in_part(address);
@@ -206,7 +219,7 @@ impl ConfigBuilder {
         self
     }
 
-    /// Adds all of these nodes, in this order; see [`node`](Self::node).
+    /// Adds several nodes, in this order. See [`node`](Self::node).
     ///
     /// ```
     /// let config = redbolt::Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"]).build()?;
@@ -217,7 +230,7 @@ impl ConfigBuilder {
         addresses.into_iter().fold(self, |builder, address| builder.node(address.as_ref()))
     }
 
-    /// Adds a node whose restart guard is believed in another way; see [`RestartTrust`].
+    /// Adds a node whose restart guard is trusted under another rule. See [`RestartTrust`].
     pub fn node_with(self, address: &str, restart_trust: RestartTrust) -> Self {
         let known = self.settings.nodes.len();
         let mut builder = self.node(address);
@@ -226,113 +239,128 @@ impl ConfigBuilder {
         builder
     }
 
-    /// What is wrong with the addresses that were added so far.
+    /// Returns the faults of the addresses added so far.
     #[must_use]
     pub fn faults(&self) -> &[ConfigFault] {
         &self.faults
     }
 
-    /// What is said to [sentinels](crate::manual::sentinels) first: a password, or a user with one. Those of a node are in its
-    /// address.
+    /// Sets the credentials sent to [sentinels](crate::manual::sentinels): a password, with or
+    /// without a user. The credentials of a node are in its address.
     pub fn sentinel_credentials(mut self, credentials: Credentials) -> Self {
         self.sentinel_user = credentials.user;
         self.sentinel_password = Some(Password::Known(credentials.password));
         self
     }
 
-    /// Labels locks with this host's name and this process's id, `web-1:4711`, so that an operator sees who
-    /// holds a lock and not "unlabelled #8c1f03aa". The label goes with each ask and takes memory on the nodes,
-    /// so there is none by default. A process that is forked later has the label of the one that called this.
+    /// Labels locks with the name of this host and the id of this process, such as `web-1:4711`, so
+    /// that operators see the holder of a lock instead of "unlabelled #8c1f03aa".
+    ///
+    /// There is no label by default because it is sent with each request and takes memory on the
+    /// nodes. The id is read now: a process forked later keeps the label of the process that called
+    /// this.
     pub fn label_host_and_pid(self) -> Self {
         self.label_host_and_pid_of(std::process::id())
     }
 
-    /// The same with the id of another process of this host: of the one that the locks are held for.
+    /// Labels locks as [`label_host_and_pid`](Self::label_host_and_pid) does, with the id of
+    /// another process of this host, for which the locks are held.
     pub fn label_host_and_pid_of(self, pid: u32) -> Self {
         self.label(label::of_process(pid))
     }
 
     builder_methods! {
-        /// A file with the password for each node whose address has none: that of the user in the address, or of the default user.
-        /// One end of a line behind it, `\n` or `\r\n`, is no part of it. Read when the configuration is built.
+        /// Sets a file that holds the password for each node whose address has none. It belongs to
+        /// the user in the address, or to the default user. One trailing `\n` or `\r\n` is removed.
+        /// The file is read once, by [`build`](Self::build).
         pub fn password_file(file: impl Into<PathBuf>) =>
             password = Some(Password::In(file.into()));
 
-        /// The same for a password that the program has read itself. An empty one is an error of [`build`](Self::build).
+        /// Sets the password of [`password_file`](Self::password_file) directly. An empty password
+        /// is an error of [`build`](Self::build).
         pub fn password(password: Secret) => password = Some(Password::Known(password));
 
-        /// The user that [sentinels](crate::manual::sentinels) know us by. Default their default user. It needs
-        /// [`sentinel_password_file`](Self::sentinel_password_file).
+        /// Sets the user for [sentinels](crate::manual::sentinels). Defaults to their default user.
+        /// Needs [`sentinel_password_file`](Self::sentinel_password_file).
         pub fn sentinel_user(user: impl AsRef<[u8]>) =>
             sentinel_user = Some(user.as_ref().to_vec());
 
-        /// A file with the password of the [sentinels](crate::manual::sentinels), which is read as
-        /// [`password_file`](Self::password_file) is.
+        /// Sets a file that holds the password for [sentinels](crate::manual::sentinels). It is
+        /// read as [`password_file`](Self::password_file) is.
         pub fn sentinel_password_file(file: impl Into<PathBuf>) =>
             sentinel_password = Some(Password::In(file.into()));
 
-        /// The most acquisitions and looks at resources without an outcome that an [`Engine`](crate::Engine) has at one time, from 1 to
-        /// 2²⁰; 8192 by default. One more is refused with [`EngineError::Busy`](crate::EngineError::Busy), and nothing is sent. Locks
-        /// that are held do not count, and neither do their extensions, of which each has one at a time; releases are always taken.
+        /// Sets how many acquisitions and views of resources may be in flight in an
+        /// [`Engine`](crate::Engine) at one time: 1 to 2²⁰, 8192 by default.
         ///
-        /// Above 16384 a node that answers slowly may refuse asks for a full pipeline
+        /// Another one is refused with [`EngineError::Busy`](crate::EngineError::Busy), and nothing
+        /// is sent. Held locks and their extensions (one at a time per lock) do not count. Releases
+        /// are always accepted.
+        ///
+        /// Above 16384, a node that answers slowly may refuse requests because its pipeline is full
         /// ([`Cause::Backlog`](crate::report::Cause::Backlog)).
         pub fn in_flight(limit: usize) => in_flight = Some(limit);
 
-        /// How many grants make a lock: more than half of the nodes.
+        /// Sets the number of grants that a lock needs: more than half of the nodes.
         pub fn quorum(quorum: usize) => settings.quorum = Some(quorum);
 
-        /// The longest TTL that is accepted. See [`Settings::max_ttl`].
+        /// Sets the longest TTL that is accepted. See [`Settings::max_ttl`].
         pub fn max_ttl(max_ttl: Duration) => settings.max_ttl = max_ttl;
 
-        /// How long a lock may be held by extending it. See [`Settings::max_hold`].
+        /// Limits how long a lock may be held by extending it. See [`Settings::max_hold`].
         pub fn max_hold(max_hold: Option<Duration>) => settings.max_hold = max_hold;
 
-        /// The rate of drift, in parts per million. See [`Settings::drift_ppm`].
+        /// Sets the assumed clock drift, in parts per million. See [`Settings::drift_ppm`].
         pub fn drift_ppm(drift_ppm: u32) => settings.drift_ppm = drift_ppm;
 
-        /// How long a node may take to answer. See [`Settings::response_timeout`].
+        /// Sets how long a node may take to answer. See [`Settings::response_timeout`].
         pub fn response_timeout(span: Duration) => settings.response_timeout = span;
 
-        /// How long opening a connection may take. See [`Settings::connect_timeout`]. All addresses of a host name share this time:
-        /// they are tried side by side, up to 100 ms apart, and the first that answers is taken.
+        /// Sets how long opening a connection may take. See [`Settings::connect_timeout`]. All
+        /// addresses of a host name share this time: they are tried in parallel, started up to 100
+        /// ms apart, and the first that answers is used.
         pub fn connect_timeout(span: Duration) => settings.connect_timeout = span;
 
-        /// The silence after which a connection is given up. See [`Settings::dead_peer_timeout`].
+        /// Sets the silence after which a connection is closed. See
+        /// [`Settings::dead_peer_timeout`].
         pub fn dead_peer_timeout(span: Duration) => settings.dead_peer_timeout = span;
 
-        /// The first and the longest pause between attempts. See [`Settings::retry_backoff`].
+        /// Sets the first and the longest pause between attempts. See [`Settings::retry_backoff`].
         pub fn retry_backoff(first: Duration, longest: Duration) =>
             settings.retry_backoff = (first, longest);
 
-        /// The first and the longest pause between connections. See [`Settings::reconnect_backoff`].
+        /// Sets the first and the longest pause between connections. See
+        /// [`Settings::reconnect_backoff`].
         pub fn reconnect_backoff(first: Duration, longest: Duration) =>
             settings.reconnect_backoff = (first, longest);
 
-        /// Who we are, for the operator who looks at a lock. See [`Settings::label`].
+        /// Sets the label that operators see on a lock. See [`Settings::label`].
         pub fn label(label: impl AsRef<[u8]>) => settings.label = label.as_ref().to_vec();
 
-        /// The name of our connections. See [`Settings::client_name`].
+        /// Sets the name of the connections. See [`Settings::client_name`].
         pub fn client_name(name: impl AsRef<[u8]>) => settings.client_name = name.as_ref().to_vec();
 
-        /// Whether a node that may evict locks may vote. See [`Settings::accept_evicting`].
+        /// Sets whether a node that may evict locks may vote. See [`Settings::accept_evicting`].
         pub fn accept_evicting(accept: bool) => settings.accept_evicting = accept;
 
-        /// Whether nodes have to prove that they remember every lock. See [`RestartGuard`].
+        /// Sets whether nodes have to prove that they remember every lock. See [`RestartGuard`].
         pub fn restart_guard(restart_guard: RestartGuard) => settings.restart_guard = restart_guard;
 
-        /// The key of the restart guard, the same for all clients. See [`Settings::restart_guard_key`].
+        /// Sets the key of the restart guard, the same for all clients. See
+        /// [`Settings::restart_guard_key`].
         pub fn restart_guard_key(key: impl AsRef<[u8]>) =>
             settings.restart_guard_key = key.as_ref().to_vec();
 
-        /// Says that the nodes are new if none of them has a restart guard, so that the first lock need not wait
-        /// for `max_ttl`. For nodes that were just made, such as those of a test; wrong where all nodes can
-        /// lose their memory at once: see [new nodes](crate::manual::restart_guard#new-nodes).
+        /// Declares the nodes new if none of them has a restart guard, so that the first lock need
+        /// not wait for `max_ttl`. Use it only for nodes that were just created, such as those of a
+        /// test. It is unsafe if all nodes can lose their memory at once: see [new
+        /// nodes](crate::manual::restart_guard#new-nodes).
         pub fn new_nodes() => settings.setup = Setup::IfNew;
 
-        /// The formats of other libraries that [inspections](super::Client::inspect) and
-        /// [forced unlocks](super::Client::force_unlock) know, the likeliest first; `&Profile::ALL` for all. Locks need no such
-        /// word: each names its own [format](crate::LockRequest::format). A program contains only the formats that it names.
+        /// Sets the formats of other libraries that [inspections](super::Client::inspect) and
+        /// [forced unlocks](super::Client::force_unlock) recognize, the likeliest first;
+        /// `&Profile::ALL` for all. Locks do not need it: each names its own
+        /// [format](crate::LockRequest::format). A program contains only the formats that it names.
         ///
         /// ```
         /// use redbolt::{Config, Profile};
@@ -342,30 +370,31 @@ impl ConfigBuilder {
         /// ```
         pub fn formats(formats: &[Profile]) => settings.formats = formats.to_vec();
 
-        /// Writes nothing to any node, so that nodes without our restart guard never vote: for a client that only
-        /// inspects.
+        /// Writes nothing to any node, so that nodes without our restart guard never vote. It is
+        /// for clients that only inspect.
         pub fn read_only() => settings.setup = Setup::ReadOnly;
 
-        /// How long a fencing counter lives. See [`Settings::fencing_counter_ttl`].
+        /// Sets how long a fencing counter lives. See [`Settings::fencing_counter_ttl`].
         pub fn fencing_counter_ttl(life: Duration) => settings.fencing_counter_ttl = life;
 
-        /// How waiters for one resource get it one after the other. By default they queue on the nodes. See
+        /// Sets how waiters for one resource take turns. By default they queue on the nodes. See
         /// [`WakeStrategy`].
         pub fn wake(wake: WakeStrategy) => settings.wake = wake;
 
-        /// Tries reads for so long before each sleep, instead of being woken when an answer has come: from 0 to
-        /// 200 µs. Default 0, which is off.
+        /// Tries reads for up to `span` before each sleep instead of waiting to be woken: 0 to 200
+        /// µs, 0 (off) by default.
         ///
-        /// For callers with a core to spare, and nodes that answer within that time. It harms all others: see
-        /// [busy polling](crate::manual::performance#busy-polling).
+        /// Use it only with a CPU core to spare and nodes that answer within that time. Otherwise
+        /// it does harm: see [busy polling](crate::manual::performance#busy-polling).
         pub fn busy_poll(span: Duration) => busy_poll = span;
 
-        /// Who hears of what happens. Default nobody. [`Log`] says on which thread.
+        /// Sets the log that receives notes. There is none by default. [`Log`] documents on which
+        /// thread it is called.
         pub fn log(log: Arc<dyn Log>) => log = Logger(Some(log));
     }
 
-    /// For tests, which cannot set the clocks of a machine: replaces each reading by what `bend`
-    /// makes of it. Sleeps are short then, so that the process notices when the clock jumps.
+    /// Replaces each reading of the clock by the result of `bend`, for tests, which cannot set the
+    /// clock of a machine. It shortens sleeps so that the process notices when the clock jumps.
     #[doc(hidden)]
     pub fn bend_clock(
         mut self,
@@ -375,7 +404,8 @@ impl ConfigBuilder {
         self
     }
 
-    /// For tests, which cannot make the resolver of a machine hang: what finds the addresses of a host name and a port.
+    /// Replaces the resolver of host names and ports, for tests, which cannot make the resolver of
+    /// a machine hang.
     #[doc(hidden)]
     pub fn resolve_hosts_by(
         mut self,
@@ -385,13 +415,14 @@ impl ConfigBuilder {
         self
     }
 
-    /// Checks it all.
+    /// Validates everything and builds the configuration.
     ///
     /// # Errors
     ///
-    /// All that is wrong with it: an address that cannot be read, no nodes, more than 32, the same address twice, a value out of its
-    /// range, a user without a password, or a password file that cannot be read. With TLS also: a file that cannot be used, or options
-    /// of TLS where nobody is spoken with over it. The error shows no user and no password of an address.
+    /// Returns all faults at once: an address that cannot be parsed, no nodes, more than 32, an
+    /// address given twice, a value out of range, a user without a password, or a password file
+    /// that cannot be read. With TLS also: a file that cannot be used, or TLS options although no
+    /// connection uses TLS. The error shows no user and no password of an address.
     pub fn build(mut self) -> Result<Config, ConfigError> {
         #[cfg(feature = "tls")]
         let all_are_known = self.faults.is_empty();
@@ -405,7 +436,7 @@ impl ConfigBuilder {
             self.net.sentinels.is_over_tls = self.sentinel_tls.is_on;
             let connectors = Connector::for_all(self.tls, self.sentinel_tls, &self.addresses);
             (self.net.tls, self.net.sentinels.tls) = connectors.unwrap_or_else(|error| {
-                // Options that seem to be for nobody may be for a node that was not understood.
+                // TLS options that no parsed address uses may be for one that could not be parsed.
                 Some(error.into()).filter(|_| all_are_known).into_iter().for_each(found);
                 (None, None)
             });
@@ -425,10 +456,11 @@ impl ConfigBuilder {
 }
 
 impl ConfigBuilder {
-    /// What is wrong without a look at any file.
+    /// Returns the faults that can be found without reading a file.
     fn find_faults(&mut self) -> Vec<ConfigFault> {
         let mut faults = std::mem::take(&mut self.faults);
-        // Without the nodes that were not understood the others have other numbers, and may be too few.
+        // Addresses that could not be parsed shift the numbers of the others and lower their count,
+        // so further faults could be false.
         if faults.is_empty() {
             faults.extend(self.settings.faults().into_iter().map(ConfigFault::Settings));
             for (second, address) in self.addresses.iter().enumerate() {
@@ -447,47 +479,54 @@ impl ConfigBuilder {
     }
 }
 
-/// TLS.
+/// The settings of TLS.
 #[cfg(feature = "tls")]
 impl ConfigBuilder {
     builder_methods! {
-        /// A file of certificates in PEM. Over TLS a server is believed if one of them has issued its certificate. Default
-        /// those that the system trusts. Read again before each connection.
+        /// Sets a file of PEM certificates. A server is trusted if one of them has issued its
+        /// certificate. Defaults to the certificates that the system trusts. The file is read again
+        /// before each connection.
         pub fn tls_ca(file: impl Into<PathBuf>) => tls.ca = Some(file.into());
 
-        /// A file with our own certificate in PEM, and those of its issuers behind it, for servers that want to know who we
-        /// are. It needs [`tls_key`](Self::tls_key). Read again before each connection.
+        /// Sets a file with the client's certificate in PEM, followed by those of its issuers, for
+        /// servers that authenticate clients. Needs [`tls_key`](Self::tls_key). The file is read
+        /// again before each connection.
         pub fn tls_cert(file: impl Into<PathBuf>) => tls.certificate = Some(file.into());
 
-        /// A file with the key of [`tls_cert`](Self::tls_cert) in PEM: PKCS #8, PKCS #1 or SEC1, without a password. Read again
-        /// before each connection.
+        /// Sets a file with the key of [`tls_cert`](Self::tls_cert) in PEM: PKCS #8, PKCS #1 or
+        /// SEC1, without a password. The file is read again before each connection.
         pub fn tls_key(file: impl Into<PathBuf>) => tls.key = Some(file.into());
 
-        /// The name that the certificate of each node must have, and that is sent as SNI. Default the host of its address.
+        /// Sets the name that the certificate of each node must have, and that is sent as SNI.
+        /// Defaults to the host of its address.
         pub fn tls_server_name(name: impl Into<String>) => tls.server_name = Some(name.into());
 
-        /// Believes every server, whatever certificate it shows. The connections are encrypted, and whoever is in between
-        /// reads and changes what he likes: passwords, tokens, answers. For tests only.
+        /// Accepts every server with any certificate. Connections are encrypted, but an attacker on
+        /// the path can read and change passwords, tokens and answers. For tests only.
         pub fn danger_accept_any_certificate() => tls.accept_any = true;
 
-        /// Whether [sentinels](crate::manual::sentinels) are spoken with over TLS. Default as the masters that they name: over TLS
-        /// behind `rediss+sentinel://`. If it is off there, [`tls_ca`](Self::tls_ca) or [`tls_server_name`](Self::tls_server_name) is
-        /// required: the name of a master is not known otherwise, and anyone on the path to a sentinel can give one.
+        /// Sets whether connections to [sentinels](crate::manual::sentinels) use TLS. By default
+        /// they do if those to their masters do, that is with `rediss+sentinel://`.
+        ///
+        /// If it is off there, [`tls_ca`](Self::tls_ca) or
+        /// [`tls_server_name`](Self::tls_server_name) is required. Otherwise nothing fixes the name
+        /// of a master, and an attacker on the path to a sentinel can supply one.
         pub fn sentinel_tls(is_on: bool) => sentinel_tls.is_on = Some(is_on);
 
-        /// As [`tls_ca`](Self::tls_ca), for sentinels. Default that of the nodes.
+        /// Sets [`tls_ca`](Self::tls_ca) for sentinels. Defaults to that of the nodes.
         pub fn sentinel_tls_ca(file: impl Into<PathBuf>) => sentinel_tls.own.ca = Some(file.into());
 
-        /// As [`tls_cert`](Self::tls_cert), for sentinels. Default that of the nodes. It needs
+        /// Sets [`tls_cert`](Self::tls_cert) for sentinels. Defaults to that of the nodes. Needs
         /// [`sentinel_tls_key`](Self::sentinel_tls_key).
         pub fn sentinel_tls_cert(file: impl Into<PathBuf>) =>
             sentinel_tls.own.certificate = Some(file.into());
 
-        /// As [`tls_key`](Self::tls_key), for [`sentinel_tls_cert`](Self::sentinel_tls_cert).
+        /// Sets [`tls_key`](Self::tls_key) for [`sentinel_tls_cert`](Self::sentinel_tls_cert).
         pub fn sentinel_tls_key(file: impl Into<PathBuf>) =>
             sentinel_tls.own.key = Some(file.into());
 
-        /// As [`tls_server_name`](Self::tls_server_name), for sentinels. Default that of the nodes.
+        /// Sets [`tls_server_name`](Self::tls_server_name) for sentinels. Defaults to that of the
+        /// nodes.
         pub fn sentinel_tls_server_name(name: impl Into<String>) =>
             sentinel_tls.own.server_name = Some(name.into());
     }
@@ -499,14 +538,15 @@ impl ConfigBuilder {
         self.faults.push(fault);
     }
 
-    /// Gives up a peer after at least twice `span`, for which an answer may be awaited.
+    /// Raises the dead-peer timeout to at least twice `span`, the time that an answer may be
+    /// awaited.
     pub(super) fn outlast(mut self, span: Duration) -> Self {
         let dead = &mut self.settings.dead_peer_timeout;
         *dead = span.saturating_mul(2).max(*dead);
         self
     }
 
-    /// The password for all nodes whose address has none.
+    /// Sets the password of all nodes whose address has none.
     fn log_in(&mut self) -> Result<(), ConfigFault> {
         let Some(password) = self.password.take() else {
             return match self.users_alone.first() {
@@ -556,7 +596,7 @@ impl Password {
 }
 
 messages! {
-    /// One thing that is wrong with a configuration.
+    /// One fault of a configuration.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum ConfigFault {
@@ -564,19 +604,19 @@ messages! {
         Address(error: AddressError): "{error}",
         /// The limit of an engine is out of its range.
         InFlight {
-            /// What was given.
+            /// The limit given.
             limit: usize,
         }: "in_flight is {limit}, it must be from 1 to {MAX_LOCKS}",
-        /// Reads would be tried for too long.
+        /// The time of busy polling is out of its range.
         BusyPoll {
-            /// What was given.
+            /// The time given.
             span: Duration,
         }: "busy_poll of {span:?} is out of range (0 to {:?})" with (busy::LONGEST),
         /// Two nodes have the same address.
         Duplicate {
-            /// Place of the first, from zero.
+            /// The index of the first, from zero.
             first: usize,
-            /// Place of the second.
+            /// The index of the second, from zero.
             second: usize,
             /// Their address.
             address: Address,
@@ -585,22 +625,22 @@ messages! {
         EmptyPassword: "the password is empty",
         /// The password file cannot be used.
         PasswordFile {
-            /// Its path.
+            /// The path of the file.
             file: PathBuf,
-            /// Why.
+            /// The reason.
             reason: String,
         }: "password file {}: {reason}" with (file.display()),
-        /// There is a user of the sentinels without a password.
+        /// A user for sentinels is given without a password.
         SentinelUser: "a user of the sentinels without a password",
         /// A setting is out of its range.
         Settings(error: SettingsError): "{error}",
-        /// TLS cannot be spoken as it was chosen.
+        /// The settings of TLS cannot be used.
         Tls(error: TlsError) if feature = "tls": "{error}",
-        /// A variable of the environment cannot be used.
+        /// An environment variable cannot be used.
         Variable {
-            /// Its name.
+            /// The name of the variable.
             name: &'static str,
-            /// What is wrong with its value, which is not repeated.
+            /// The fault of its value. The value itself is not shown.
             problem: &'static str,
         }: "{name}: {problem}",
     }
@@ -611,14 +651,14 @@ sources! {
     from Address(AddressError), Settings(SettingsError), #[cfg(feature = "tls")] Tls(TlsError)
 }
 
-/// A configuration that does not hold, with all that is wrong with it.
+/// The error of an invalid configuration, with all of its faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     faults: Vec<ConfigFault>,
 }
 
 impl ConfigError {
-    /// What is wrong: at least one thing.
+    /// Returns the faults; there is at least one.
     #[must_use]
     pub fn faults(&self) -> &[ConfigFault] {
         &self.faults
@@ -634,7 +674,7 @@ impl fmt::Display for ConfigError {
 
 impl Error for ConfigError {}
 
-/// How many calls an engine takes at one time, unless said otherwise.
+/// The default limit of calls in flight in an engine.
 const IN_FLIGHT: usize = 1 << 13;
 
 #[cfg(test)]

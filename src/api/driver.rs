@@ -1,7 +1,7 @@
 //! The embedded API: a lock client inside the event loop of another program.
 //!
-//! Invariant: it has no thread and never waits. The host reports readiness and passed deadlines; outcomes
-//! are events. It reads the clock itself, after the last read.
+//! Invariant: it has no thread and never waits. The host reports readiness and passed deadlines,
+//! and outcomes are events. The driver reads the clock itself, after the last read.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -30,20 +30,22 @@ use crate::proto::{
     UnlockScope, ViewId, Votes,
 };
 
-/// Locks for a program with an event loop of its own.
+/// A lock client for a program that has its own event loop.
 ///
-/// Two ways to embed it:
+/// There are two ways to embed it:
 ///
-/// * [`new`](Self::new): it has an epoll of its own, which is one file descriptor ([`AsFd`]). Watch
-///   that for readability in any loop, and call [`process`](Self::process) when it is readable or when
-///   [`timeout`](Self::timeout) has passed.
-/// * [`in_registry`](Self::in_registry): its sockets live in the host's `mio::Poll`, under tokens that
-///   the host chose. Pass events to [`on_event`](Self::on_event), then call `process`.
+/// - [`new`](Self::new): the driver has its own epoll, which is one file descriptor ([`AsFd`]).
+///   Watch it for readability in any loop, and call [`process`](Self::process) when it is readable
+///   or when [`timeout`](Self::timeout) has passed.
+/// - [`in_registry`](Self::in_registry): the driver's sockets are in the host's `mio::Poll`, under
+///   tokens that the host chose. Pass events to [`on_event`](Self::on_event), then call `process`.
 ///
-/// Commands return at once and their bytes are written at once; the outcome is an
-/// [`Event`]. A driver never waits, so it has no `lock` and no guards; [what the APIs have in
-/// common](crate::manual::choosing_an_api) says the rest. After every command or call of `process`, take events until there are none, and
-/// ask for the deadline again. [Your own event loop](crate::manual::event_loop) has more, also on its end and a `fork`.
+/// Commands return at once and write their bytes at once; the outcome is an [`Event`]. A driver
+/// never waits, so it has no `lock` and no guards. After each command or call of `process`, take
+/// events until there are none, then read the timeout again.
+///
+/// See [your own event loop](crate::manual::event_loop) for details, also on dropping it and on
+/// `fork`, and [what the APIs have in common](crate::manual::choosing_an_api).
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -69,18 +71,18 @@ use crate::proto::{
 pub struct Driver {
     config: Config,
     pub(super) sockets: Sockets,
-    /// `None` in a host's registry.
+    /// The driver's own epoll; `None` in a host's registry.
     own: Option<Box<OwnPoll>>,
-    /// When the sockets were read last.
+    /// The time at which the sockets were last read.
     read_at: Timestamp,
-    /// Commands only queue their bytes.
+    /// Set while commands only queue their bytes.
     is_batching: bool,
     notes: Option<Box<Notes>>,
 }
 
 impl Driver {
-    /// A driver with an epoll of its own. It begins to connect; a node that cannot be reached is no
-    /// error.
+    /// Creates a driver with its own epoll and starts connecting. A node that cannot be reached is
+    /// not an error.
     ///
     /// # Errors
     ///
@@ -91,8 +93,8 @@ impl Driver {
         Self::start(config, registry, 0, Some(Box::new(own)))
     }
 
-    /// A driver whose sockets live in a host's loop, under `tokens`, of which
-    /// [`tokens_needed`](Self::tokens_needed) says how many there must be.
+    /// Creates a driver whose sockets are in a host's loop, under `tokens`. The range needs at
+    /// least [`tokens_needed`](Self::tokens_needed) tokens.
     ///
     /// # Errors
     ///
@@ -110,8 +112,9 @@ impl Driver {
         Self::start(config, registry.try_clone()?, tokens.start, None)
     }
 
-    /// How many `mio::Token`s a driver of this configuration uses: one for each node, one for name
-    /// look-ups, one more for each node, for the links on which waiters will be told of releases, and one for each sentinel.
+    /// Returns how many `mio::Token`s a driver of this configuration uses: two for each node (its
+    /// link, and the link that notifies waiters of releases), one for name look-ups, and one for
+    /// each sentinel.
     #[must_use]
     pub fn tokens_needed(config: &Config) -> usize {
         Sockets::tokens_needed(config.addresses())
@@ -123,8 +126,8 @@ impl Driver {
         first_token: usize,
         own: Option<Box<OwnPoll>>,
     ) -> Result<Self, StartError> {
-        // The first failure to draw is reported here; later ones cannot be, so they end the process
-        // rather than let a token be guessed.
+        // The first failure to draw randomness is reported here. A later one cannot be, so it ends
+        // the process rather than let a token be guessed.
         getrandom::fill(&mut [0; 16]).map_err(io::Error::other)?;
         let core = Core::new(config.core(), |bytes| {
             getrandom::fill(bytes).expect("the system's source of randomness stays available");
@@ -138,7 +141,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Asks all nodes for a lock. The outcome is [`Event::Granted`] or [`Event::Refused`].
+    /// Requests a lock from all nodes. The outcome is [`Event::Granted`] or [`Event::Refused`].
     ///
     /// # Errors
     ///
@@ -147,7 +150,7 @@ impl Driver {
         self.acquire_at(&request, self.now())
     }
 
-    /// The same for a caller that has read the clock.
+    /// Acquires as [`acquire`](Self::acquire) does, with the caller's reading of the clock.
     pub(super) fn acquire_at(
         &mut self,
         request: &LockRequest<'_>,
@@ -160,23 +163,22 @@ impl Driver {
         Ok(id)
     }
 
-    /// Asks all nodes to keep a held lock for `ttl` more. The outcome is [`Event::Extended`],
+    /// Asks all nodes to keep a held lock for `ttl` from now. The outcome is [`Event::Extended`],
     /// [`Event::NotExtended`] or [`Event::Lost`].
     ///
     /// # Errors
     ///
-    /// It is not held, an extension is under way, or the TTL is out of its range.
+    /// The lock is not held, an extension is in flight, or the TTL is out of range.
     pub fn extend(&mut self, id: LockId, ttl: Duration) -> Result<(), RequestError> {
         self.command(|core, now| core.extend(id, ttl, now))
     }
 
-    /// Lets go of a lock, or cancels its acquisition; see
-    /// [`Core::release`] for the outcomes.
+    /// Releases a lock, or cancels its acquisition. See [`Core::release`] for the outcomes.
     pub fn release(&mut self, id: LockId) {
         self.release_at(id, self.now());
     }
 
-    /// The same for a caller that has read the clock.
+    /// Releases as [`release`](Self::release) does, with the caller's reading of the clock.
     pub(super) fn release_at(&mut self, id: LockId, now: ClockReading) {
         if self.is_ours() {
             self.sockets.core_mut().release(id, now);
@@ -184,13 +186,13 @@ impl Driver {
         }
     }
 
-    /// The same for a caller that may not process what is answered.
+    /// Releases as [`release`](Self::release) does, for a caller that may not process the replies.
     pub(super) fn release_and_leave(&mut self, id: LockId) {
         self.act(|core, now| core.release_and_leave(id, now));
     }
 
-    /// Runs `commands`, and writes what they have to say afterwards, together: many locks that are asked
-    /// for, extended or released cost each node one write.
+    /// Runs `commands` and then writes their bytes together: many locks that are acquired, extended
+    /// or released cost one write to each node.
     ///
     /// ```
     /// # use redbolt::{Config, Driver, LockRequest};
@@ -212,20 +214,21 @@ impl Driver {
         result
     }
 
-    /// Asks all nodes once for the resource of a shared lock alone, beside its own claim, which it keeps whatever comes of
-    /// it. The outcome is [`Event::Upgraded`] or [`Event::NotUpgraded`], or [`Event::Lost`] of the lock itself. See
-    /// [`Core::try_upgrade`].
+    /// Tries once to turn a shared lock into an exclusive one. The shared lock is kept either way.
+    ///
+    /// The outcome is [`Event::Upgraded`] or [`Event::NotUpgraded`], or [`Event::Lost`] if the
+    /// shared lock is lost. See [`Core::try_upgrade`].
     ///
     /// # Errors
     ///
-    /// The lock is not held or not shared, or an extension or a change of its mode is under way.
+    /// The lock is not held or not shared, or an extension or a change of its mode is in flight.
     pub fn try_upgrade(&mut self, id: LockId) -> Result<(), RequestError> {
         self.command(|core, now| core.try_upgrade(id, now))
     }
 
-    /// Makes a shared lock of an exclusive one, at once: its holder is a reader from this call on, whatever the
-    /// nodes say. The outcome is [`Event::Downgraded`] when others may share the resource, or
-    /// [`Event::DowngradeDelayed`]. See [`Core::downgrade`].
+    /// Turns an exclusive lock into a shared one at once: its holder is a reader from this call on,
+    /// regardless of the nodes. The outcome is [`Event::Downgraded`] when others may share the
+    /// resource, or [`Event::DowngradeDelayed`]. See [`Core::downgrade`].
     ///
     /// # Errors
     ///
@@ -234,7 +237,7 @@ impl Driver {
         self.command(|core, now| core.downgrade(id, now))
     }
 
-    /// Asks all nodes who holds `resource`, without taking part. The outcome is
+    /// Queries all nodes for the holder of `resource`, without taking part. The outcome is
     /// [`Event::Viewed`].
     ///
     /// # Errors
@@ -247,7 +250,7 @@ impl Driver {
         self.command(|core, now| core.inspect(resource.as_ref(), now))
     }
 
-    /// The result of an inspection that is complete, once.
+    /// Takes the result of a complete inspection. It can be taken once.
     pub fn take_inspection(&mut self, id: ViewId) -> Option<Inspection> {
         let core = self.sockets.core_mut();
         let view = core.take_view(id)?;
@@ -255,8 +258,11 @@ impl Driver {
         Some(Inspection::new(&self.config, core, view, mine))
     }
 
-    /// Observes who leads in `election`, until [`unobserve`](Self::unobserve). [`Event::Observed`] says that it is known, or
-    /// has changed. Takes no part and writes nothing. What is seen is a [hint](crate::manual::leader).
+    /// Observes who leads in `election`, until [`unobserve`](Self::unobserve). Takes no part and
+    /// writes nothing.
+    ///
+    /// [`Event::Observed`] reports that the leader is known, or has changed. An observation is a
+    /// [hint](crate::manual::leader).
     ///
     /// # Errors
     ///
@@ -268,7 +274,7 @@ impl Driver {
         self.command(|core, now| core.observe(election.as_ref(), now))
     }
 
-    /// Who leads, as it was announced last; `None` before the first [`Event::Observed`].
+    /// Returns the last announced observation; `None` before the first [`Event::Observed`].
     #[must_use]
     pub fn observation(&self, id: ObserverId) -> Option<Observation> {
         let core = self.sockets.core();
@@ -276,16 +282,19 @@ impl Driver {
         Some(Observation::new(&self.config, core, view))
     }
 
-    /// Observes no longer. An unknown id is ignored.
+    /// Stops observing. An unknown id is ignored.
     pub fn unobserve(&mut self, id: ObserverId) {
         if self.is_ours() {
             self.sockets.core_mut().unobserve(id);
         }
     }
 
-    /// Breaks the lock on `resource`, whoever holds it: an operator's means against a holder that
-    /// hangs or is gone. See [`Core::force_unlock`] for what it deletes, and for what it leaves alone.
-    /// The outcome is [`Event::Viewed`]; [`take_force_unlock`](Self::take_force_unlock) has the report.
+    /// Breaks the lock on `resource`, whichever client holds it. It is meant for operators, against
+    /// a holder that hangs or has died. See [`Core::force_unlock`] for what it deletes and what it
+    /// keeps.
+    ///
+    /// The outcome is [`Event::Viewed`]; [`take_force_unlock`](Self::take_force_unlock) returns the
+    /// report.
     ///
     /// # Errors
     ///
@@ -298,18 +307,19 @@ impl Driver {
         self.command(|core, now| core.force_unlock(resource.as_ref(), scope, now))
     }
 
-    /// What was broken, once all nodes have answered or their time is over; once. For the ids that
-    /// [`force_unlock`](Self::force_unlock) gave.
+    /// Takes the report of a [`force_unlock`](Self::force_unlock) with this id, once all nodes have
+    /// answered or timed out. It can be taken once.
     pub fn take_force_unlock(&mut self, id: ViewId) -> Option<ForceUnlockReport> {
         let view = self.sockets.core_mut().take_view(id)?;
         Some(ForceUnlockReport::new(&self.config, self.sockets.core(), view))
     }
 
-    /// Detaches a held lock, for another process on this machine to [attach](Self::attach). This driver forgets
-    /// it and sends nothing about it any more. `None` if it is not held.
+    /// Detaches a held lock so that another process on this machine can [attach](Self::attach) it.
+    /// This driver forgets it and sends nothing more about it. Returns `None` if the lock is not
+    /// held.
     ///
-    /// A node that has not answered yet will not count for the lock, and may not hear of an extension:
-    /// wait while it [awaits answers](Self::awaits_answers) if you can.
+    /// A node that has not answered yet will not count for the lock, and may receive no extension
+    /// of it. If possible, wait while the driver [awaits answers](Self::awaits_answers).
     pub fn detach(&mut self, id: LockId) -> Option<DetachedLock> {
         if !self.is_ours() {
             return None;
@@ -324,20 +334,22 @@ impl Driver {
         Some(detached)
     }
 
-    /// Whether a node has not answered to all that it was asked about this lock, or is about to be. A
-    /// lock is granted and extended by a quorum, before all have.
+    /// Returns whether a node still has to answer a request about this lock, including one not yet
+    /// sent. A quorum grants or extends a lock before all nodes have answered.
     #[must_use]
     pub fn awaits_answers(&self, id: LockId) -> bool {
         self.is_ours() && self.sockets.core().awaits_answers(id)
     }
 
-    /// Attaches a lock that was detached. It is held from here on, with the lease that it had, and is extended
-    /// and released as any other. A lock whose lease is over, or that was detached before the machine was
-    /// restarted, is lost: [`Event::Lost`] follows, and releasing it undoes what the nodes still keep.
+    /// Attaches a detached lock. From then on it is held with the lease that it had, and is
+    /// extended and released like any other lock.
+    ///
+    /// If its lease has expired, or it was detached before the machine was restarted, the lock is
+    /// lost: [`Event::Lost`] follows, and releasing it undoes what the nodes still keep.
     ///
     /// # Errors
     ///
-    /// This driver has other nodes, the same in another order, or another quorum or limits.
+    /// This driver has other nodes, the same nodes in another order, or another quorum or limits.
     pub fn attach(&mut self, detached: &DetachedLock) -> Result<LockId, RequestError> {
         self.check_process()?;
         let detached = detached::checked(detached, &self.config)?;
@@ -348,48 +360,49 @@ impl Driver {
         Ok(id)
     }
 
-    /// Connects to all nodes that are not connected, ahead of their backoff.
+    /// Connects at once to all nodes that are not connected, without waiting for their backoff.
     pub fn connect(&mut self) {
         self.act(Core::open_all);
     }
 
-    /// Finds out which of the nodes that vote would tell those who wait, though nobody does: it opens the
-    /// second connection to each, which is closed a few seconds later. See [`NodeStatus::push`].
-    ///
-    /// [`NodeStatus::push`]: crate::report::NodeStatus::push
+    /// Probes which of the voting nodes can push notifications, although no waiter needs them yet.
+    /// It opens the second connection to each node, which is closed a few seconds later. See
+    /// [`NodeStatus::push`](crate::report::NodeStatus::push).
     pub fn try_push(&mut self) {
         self.act(Core::try_push);
     }
 
-    /// Takes a readiness event of the host's loop; `false` if it is not for this driver.
+    /// Handles a readiness event of the host's loop; returns `false` if it is not for this driver.
     pub fn on_event(&mut self, event: &mio::event::Event) -> bool {
         self.sockets.on_event(event)
     }
 
     /// Does everything that can be done now, without waiting.
     ///
-    /// Call it when the file descriptor is readable, after events were passed on, and when the
-    /// deadline has passed. Calling it at other times is harmless.
+    /// Call it when the file descriptor is readable, after passing on events, and when the timeout
+    /// has passed. Other calls are harmless.
     pub fn process(&mut self) {
         self.wait(Some(Duration::ZERO));
     }
 
-    /// As [`process`](Self::process), but waits for answers without sleeping. It tries to read where answers are
-    /// due, for at most [`busy_poll`](crate::ConfigBuilder::busy_poll) and until the deadline, and ends with the
+    /// Processes as [`process`](Self::process) does, but polls for answers without sleeping. It
+    /// tries the links that owe an answer, for at most
+    /// [`busy_poll`](crate::ConfigBuilder::busy_poll) and until the deadline, and ends with the
     /// first read that brings bytes. Returns whether one did.
     ///
-    /// A host with a core to spare calls it before each sleep, and skips the sleep if it returns `true`. It does
-    /// not replace the host's loop: only the poller reports some events, such as a completed connect, so poll
-    /// without a timeout now and again. (A driver with an epoll of its own does that itself.)
+    /// A host with a CPU core to spare calls it before each sleep, and skips the sleep if it
+    /// returns `true`. The host's loop is still needed: only the poller reports some events, such
+    /// as a completed connect, so poll now and then with a timeout of zero. (A driver with its own
+    /// epoll does that itself.)
     pub fn process_busy(&mut self) -> bool {
         let (has_read, _) = self.spin(self.timeout());
         self.turn(has_read, Some(Duration::ZERO));
         has_read
     }
 
-    /// Reads what has come since the last call, such as the end of an idle connection, so that
-    /// a request is not written to a connection that is gone. Calls in close succession pay nothing
-    /// for it. Returns the time, for a command that follows at once.
+    /// Reads what has arrived since the last call, such as the end of an idle connection, so that
+    /// no request is written to a closed connection. Costs nothing in calls that follow each other
+    /// closely. Returns the time, for a command that follows at once.
     pub(super) fn catch_up(&mut self) -> ClockReading {
         let now = self.now();
         let absence = now.boot.since(self.read_at);
@@ -403,9 +416,11 @@ impl Driver {
         self.now()
     }
 
-    /// As [`catch_up`](Self::catch_up), and reads what nodes have answered about this lock: a grant that is
-    /// not read yet may be what the lock rests on, once another node has lost the key. Events that are left over
-    /// are dropped: their caller has left by a panic of its log, and they are no outcome of the next command.
+    /// Reads as [`catch_up`](Self::catch_up) does, and also the pending answers about this lock.
+    /// The lock may depend on a grant that is not read yet if another node has lost the key.
+    ///
+    /// Leftover events are dropped: their caller left by a panic of its log, and they are not
+    /// outcomes of the next command.
     pub(super) fn catch_up_with(&mut self, id: LockId) {
         if self.awaits_answers(id) {
             self.wait(Some(Duration::ZERO));
@@ -415,7 +430,7 @@ impl Driver {
         while self.poll_event().is_some() {}
     }
 
-    /// Carries out a command that cannot fail. In a forked child it does nothing.
+    /// Carries out a command that cannot fail. Does nothing in a forked child.
     fn act(&mut self, command: impl FnOnce(&mut Core, ClockReading)) {
         if self.is_ours() {
             let (core, now) = self.sockets.core_now();
@@ -424,7 +439,7 @@ impl Driver {
         }
     }
 
-    /// Gives the core a command, and writes its bytes. In a forked child it is an error.
+    /// Gives the core a command and writes its bytes. Fails in a forked child.
     fn command<T>(
         &mut self,
         command: impl FnOnce(&mut Core, ClockReading) -> Result<T, RequestError>,
@@ -448,24 +463,25 @@ impl Driver {
         self.config.clock().now()
     }
 
-    /// The last reading of the clock.
+    /// Returns the last reading of the clock.
     pub(super) fn latest(&self) -> Timestamp {
         self.sockets.core().latest()
     }
 
-    /// Processes, and waits for up to `timeout` if it has an epoll of its own.
+    /// Processes; if the driver has its own epoll, first waits for up to `timeout`.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) {
         let (has_read, timeout) = self.spin(timeout);
         self.turn(has_read, timeout);
     }
 
-    /// The same, for no longer than `left`.
+    /// Processes and waits as [`wait`](Self::wait) does, until the deadline but for no longer than
+    /// `left`.
     pub(super) fn wait_at_most(&mut self, left: Duration) {
         self.wait(Some(self.timeout().map_or(left, |deadline| deadline.min(left))));
     }
 
-    /// Tries reads, for as long as the configuration and `timeout` allow. Returns whether one brought
-    /// something, and for how long to sleep.
+    /// Tries reads for as long as the configuration and `timeout` allow. Returns whether one
+    /// brought anything, and for how long to sleep.
     fn spin(&mut self, timeout: Option<Duration>) -> (bool, Option<Duration>) {
         let busy = self.config.busy_poll();
         if busy.is_zero() || !self.is_ours() || !self.sockets.awaits_answers() {
@@ -479,8 +495,8 @@ impl Driver {
         }
     }
 
-    /// The rest of a turn. It does not poll for readiness if something was read already, unless there are events that
-    /// only the poller reports: those would wait for as long as answers keep coming.
+    /// Runs the rest of a turn. After a read it skips the poll for readiness, unless events are due
+    /// that only the poller reports: those would wait for as long as answers keep coming.
     fn turn(&mut self, has_read: bool, timeout: Option<Duration>) {
         // A forked child would take events from its parent's poll.
         if !self.is_ours() {
@@ -500,9 +516,10 @@ impl Driver {
         self.read_at = self.sockets.core().latest();
     }
 
-    /// Processes until this lock is lost, or what is awaited has become of it. Other events are dropped: those of other locks
-    /// because their guards ask the core, which knows; and those of this one because they report what this call does not wait for,
-    /// such as a downgrade that was delayed, and has come to pass since.
+    /// Processes until an awaited event of this lock arrives, or its loss. Other events are
+    /// dropped. Guards of other locks read their state from the core. Other events of this lock
+    /// report something that this call does not wait for, such as a delayed downgrade that has
+    /// taken effect since.
     pub(super) fn outcome(&mut self, id: LockId, awaited: fn(&Event) -> bool) -> Event {
         loop {
             while let Some(event) = self.poll_event() {
@@ -523,16 +540,16 @@ impl Driver {
                     return event;
                 }
             }
-            // In a callback of the log.
+            // This runs in a callback of the log.
             if !self.is_ours() {
                 return Event::Lost(id, LossCause::Forked);
             }
-            // The ask, or the last turn, has read the clock.
+            // The clock was read by the request or the last turn.
             self.wait(self.sockets.deadline(self.latest()));
         }
     }
 
-    /// Processes until each of these locks was granted, lost again, or refused; returns the refusals.
+    /// Processes until each of these locks is granted, lost or refused. Returns the refusals.
     pub(super) fn outcomes(&mut self, mut open: HashSet<LockId>) -> HashMap<LockId, Refusal> {
         let mut refused = HashMap::new();
         loop {
@@ -552,46 +569,47 @@ impl Driver {
         }
     }
 
-    /// Whether nothing is left of a lock's validity at this time.
+    /// Returns whether the lock has no validity left at this time.
     pub(super) fn is_over(&self, id: LockId, now: ClockReading) -> bool {
         self.sockets.core().lease(id).is_none_or(|lease| lease.remaining(now).is_zero())
     }
 
-    /// The loss of a lock as an error, with the lock's name as long as that is known.
+    /// Returns the loss of a lock as an error, with the lock's name if it is still known.
     #[must_use]
     pub fn lock_lost(&self, id: LockId, cause: LossCause) -> LockLost {
         LockLost::new(LockName::new(self.sockets.core().resources(id)), cause)
     }
 
-    /// How long to wait for nodes that have not answered about a lock that is to be detached: for a small part
-    /// of what is left of it, because one may hang.
+    /// Returns how long to wait for nodes that have not answered about a lock that is to be
+    /// detached: a small part of its remaining validity, because a node may hang.
     pub(super) fn detach_timeout(&self, id: LockId) -> Duration {
         let patience = MAX_DETACH_TIMEOUT.min(self.remaining(id) / 20);
         patience.min(self.config.settings().response_timeout)
     }
 
-    /// Processes while this is so, for at most `within`.
+    /// Processes while `is_awaited` holds, for at most `within`.
     pub(super) fn wait_while(&mut self, within: Duration, is_awaited: impl Fn(&Self) -> bool) {
         let until = instant_in(within);
         while self.is_ours() && is_awaited(self) {
             let left = until.saturating_duration_since(Instant::now());
             self.wait_at_most(left);
-            // Not before: what came while this thread did not run is there.
+            // Checked only after processing: bytes that arrived while this thread did not run count
+            // too.
             if left.is_zero() {
                 return;
             }
         }
     }
 
-    /// How long to wait for readiness at the most before [`process`](Self::process) is due, as a timeout of `mio::Poll::poll`; `None`
-    /// if only readiness matters.
+    /// Returns the longest wait for readiness before [`process`](Self::process) is due, as a
+    /// timeout of `mio::Poll::poll`; `None` if only readiness matters.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         let clock = self.config.clock();
         if self.is_ours() { clock.sleep(self.sockets.deadline(clock.boot())) } else { None }
     }
 
-    /// The next outcome.
+    /// Returns the next outcome.
     pub fn poll_event(&mut self) -> Option<Event> {
         if !self.is_ours() {
             return None;
@@ -601,34 +619,35 @@ impl Driver {
         event
     }
 
-    /// The validity that is left of a lock, by the clock as it is now; zero if it is not held.
+    /// Returns the validity that a lock has left, by the current clock; zero if it is not held.
     #[must_use]
     pub fn remaining(&self, id: LockId) -> Duration {
         let lease = self.sockets.core().lease(id).filter(|_| self.is_ours());
         lease.map_or(Duration::ZERO, |lease: &Lease| lease.remaining(self.config.clock().now()))
     }
 
-    /// Beside whom a lock is wanted or held; `None` if it was refused or released.
+    /// Returns the sharing mode of a lock that is requested or held; `None` if it was refused or
+    /// released.
     #[must_use]
     pub fn mode(&self, id: LockId) -> Option<LockMode> {
         self.sockets.core().mode(id)
     }
 
-    /// The number of the permit of a lock that is held, from 0 on; `None` unless it was asked for
-    /// ([`LockRequest::permits`]).
+    /// Returns the permit number of a held lock, counted from 0. `None` if its request had no
+    /// permits ([`LockRequest::permits`]).
     #[must_use]
     pub fn slot(&self, id: LockId) -> Option<u16> {
         self.sockets.core().slot(id)
     }
 
-    /// The fencing token of a lock that is held; `None` unless it was asked for
+    /// Returns the fencing token of a held lock. `None` if its request had none
     /// ([`LockRequest::fenced`]).
     #[must_use]
     pub fn fencing_token(&self, id: LockId) -> Option<FencingToken> {
         self.sockets.core().fencing_token(id).filter(|_| self.is_ours())
     }
 
-    /// Where a lock is in its life.
+    /// Returns the state of a lock.
     #[must_use]
     pub fn state(&self, id: LockId) -> LockState {
         match self.sockets.core().state(id) {
@@ -638,58 +657,59 @@ impl Driver {
         }
     }
 
-    /// The votes of a lock's present attempt, extension or release; none once it is not known.
+    /// Returns the votes of the current attempt, extension or release of a lock; empty if it is no
+    /// longer known.
     #[must_use]
     pub fn votes(&self, id: LockId) -> Votes {
         self.sockets.core().votes(id)
     }
 
-    /// The votes of the last attempt of a lock that waits, after which it went on; `None` before. What
-    /// stands in its way, while it waits.
+    /// Returns the votes of the last failed attempt of a waiting lock, which show what it waits
+    /// for; `None` before the first.
     #[must_use]
     pub fn decided_votes(&self, id: LockId) -> Option<Votes> {
         self.sockets.core().decided_votes(id)
     }
 
-    /// Whether a release or an undo is not confirmed yet on a node that can be reached.
+    /// Returns whether a release or an undo is still unconfirmed on a node that can be reached.
     #[must_use]
     pub fn has_pending_releases(&self) -> bool {
         self.is_ours() && self.sockets.core().has_pending_releases()
     }
 
-    /// A refusal in words, with addresses.
+    /// Converts a refusal to a report with the addresses of the nodes.
     #[must_use]
     pub fn report(&self, refusal: &Refusal) -> RefusalReport {
         RefusalReport::new(self.config.addresses(), self.sockets.core(), *refusal)
     }
 
-    /// Which nodes can vote now.
+    /// Returns which nodes can vote now.
     #[must_use]
     pub fn node_report(&self) -> NodeReport {
         NodeReport::new(self.config.addresses(), self.sockets.core())
     }
 
-    /// What was counted since it was made.
+    /// Returns the counts since the driver was created.
     #[must_use]
     pub fn metrics(&self) -> MetricsReport {
         MetricsReport::new(&self.config, self.sockets.core())
     }
 
-    /// Whether this node can vote now.
+    /// Returns whether this node can vote now, and if not, why.
     #[must_use]
     pub fn node_state(&self, node: NodeId) -> NodeState {
         self.sockets.core().node_state(node)
     }
 
-    /// Whether this is the process that made it. In a forked child it is not: the connections are the parent's, and nothing
-    /// is sent or read there.
+    /// Returns whether this process created the driver. A forked child did not: the connections
+    /// belong to its parent, and nothing is sent or read there.
     #[inline]
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.sockets.is_ours()
     }
 
-    /// The configuration it was made with.
+    /// Returns the configuration that the driver was created with.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
@@ -697,30 +717,30 @@ impl Driver {
 }
 
 impl Driver {
-    /// The core, for an API that gives it several commands and writes once: nothing is written before
-    /// [`settle`](Self::settle).
+    /// Returns the core, for an API that gives it several commands and writes once: nothing is
+    /// written before [`settle`](Self::settle).
     pub(super) fn core_mut(&mut self) -> &mut Core {
         self.sockets.core_mut()
     }
 
-    /// The next outcome, before the log gets it.
+    /// Returns the next outcome before the log receives it.
     pub(super) fn next_event(&mut self) -> Option<Event> {
         self.sockets.core_mut().poll_event()
     }
 
-    /// Whether there is a log.
+    /// Returns whether there is a log.
     pub(super) fn has_log(&self) -> bool {
         self.notes.is_some()
     }
 
-    /// Keeps the name of a lock for the log, if there is one.
+    /// Stores the name of a lock for the log, if there is one.
     pub(super) fn name_lock<'r>(&mut self, id: LockId, resources: impl Iterator<Item = &'r [u8]>) {
         if let Some(notes) = &mut self.notes {
             notes.name(id, resources);
         }
     }
 
-    /// Gives an outcome to the log, which is the host's code.
+    /// Passes an outcome to the log, which is code of the host.
     #[inline]
     pub(super) fn note(&mut self, event: Option<&Event>) {
         if let Some(notes) = &mut self.notes {
@@ -728,7 +748,7 @@ impl Driver {
         }
     }
 
-    /// The second half of a turn: writes what the commands have queued.
+    /// Runs the second half of a turn: writes what the commands have queued.
     pub(super) fn settle(&mut self) {
         self.sockets.settle();
         self.read_at = self.sockets.core().latest();
@@ -746,11 +766,11 @@ impl Drop for Driver {
 }
 
 impl AsFd for Driver {
-    /// The file descriptor to watch for readability.
+    /// Returns the file descriptor to watch for readability.
     ///
     /// # Panics
     ///
-    /// If the driver lives in a host's registry: that is the one to watch.
+    /// Panics if the driver is in a host's registry: watch that one instead.
     fn as_fd(&self) -> BorrowedFd<'_> {
         let own =
             self.own.as_ref().expect("a driver in a host's registry has no descriptor of its own");
@@ -764,22 +784,23 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// The end of a span that begins now; of one that no clock can hold, a time far beyond every wait.
+/// Returns the end of a span that begins now. If no clock can represent it, returns a time far
+/// beyond every wait.
 pub(super) fn instant_in(span: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(span).unwrap_or(now + FOR_EVER)
 }
 
-/// A caller that comes back sooner has not been away.
+/// The longest absence of a caller after which the core need not resume.
 const ABSENT: Duration = Duration::from_millis(1);
 
 /// The longest wait for a node that may hang before a lock is detached.
 const MAX_DETACH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Connections that were read more recently are taken to be open.
+/// The time since the last read within which connections are assumed to be open.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// A hundred years.
+/// A span of a hundred years.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 #[cfg(test)]
@@ -788,7 +809,8 @@ mod tests {
 
     use super::*;
 
-    /// A machine may not run the thread between its look at the sockets and its look at the clock.
+    /// The scheduler may pause the thread between its read of the sockets and its read of the
+    /// clock.
     #[test]
     fn an_answer_that_is_there_when_its_time_is_over_counts() {
         let node = Node::start().unwrap();
@@ -807,7 +829,8 @@ mod tests {
         assert_eq!(driver.state(id), LockState::Held);
     }
 
-    /// A turn that has heard an answer looks for these as well, or they would wait for as long as answers
+    /// A turn that has read an answer must also poll for these events. Otherwise they would wait
+    /// for as long as answers keep coming.
     /// keep coming.
     #[test]
     fn connections_do_not_wait_for_answers_to_stop() {

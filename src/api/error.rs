@@ -1,4 +1,4 @@
-//! Why a lock was not granted, by any API.
+//! The error of an acquisition, shared by all APIs.
 
 use std::error::Error;
 
@@ -7,18 +7,19 @@ use super::report::RefusalReport;
 use crate::proto::{RefusalReason, RequestError, messages, sources};
 
 messages! {
-    /// Why a lock was not granted.
+    /// A reason why a lock was not granted.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum AcquireError {
-        /// The engine does not take it. Only an [`Engine`](crate::Engine) says so.
+        /// The engine does not accept the call. Only an [`Engine`](crate::Engine) returns it.
         Engine(error: EngineError): "{error}",
-        /// The owner holds the lock already, and it is over: all guards of it have to end before it can be taken again. Only
-        /// [`Engine::acquire_reentrant`](crate::Engine::acquire_reentrant) says so.
+        /// The lock of this owner is lost, and guards of it still exist: all have to be dropped or
+        /// released before it can be acquired again. Only
+        /// [`Engine::acquire_reentrant`](crate::Engine::acquire_reentrant) returns it.
         Lost(lost: LockLost): "{lost}, and its owner has not let go of it",
-        /// The request cannot be carried out, whatever the nodes say.
+        /// The request cannot be carried out, regardless of the nodes.
         Request(error: RequestError): "{error}",
-        /// The nodes refused it.
+        /// The nodes refused the request.
         Refused(report: RefusalReport): "{report}",
     }
 }
@@ -29,25 +30,26 @@ sources! {
 }
 
 messages! {
-    /// Why an engine does not take a call.
+    /// A reason why an engine does not accept a call.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum EngineError {
-        /// As much is in flight as its limits allow.
+        /// The limit of calls in flight is reached.
         Busy {
-            /// The limit, [`ConfigBuilder::in_flight`](crate::ConfigBuilder::in_flight).
+            /// The limit that [`ConfigBuilder::in_flight`](crate::ConfigBuilder::in_flight) sets.
             limit: usize,
         }: "{limit} calls are in flight, which is the engine's limit",
-        /// This process was forked from the one that started it, and has no thread for it.
+        /// This process was forked from the one that started the engine, and does not have its
+        /// thread.
         Forked: "the engine belongs to the process before the fork",
-        /// It was shut down.
+        /// The engine was shut down.
         ShutDown: "the engine was shut down",
     }
 }
 
 impl Error for EngineError {}
 
-/// `None` for contention: another client has the lock.
+/// Returns `None` for contention, that is, if another client has the lock.
 pub(super) fn unless_contended<G>(
     outcome: Result<G, AcquireError>,
 ) -> Result<Option<G>, AcquireError> {

@@ -1,4 +1,4 @@
-//! The guard of a client's lock.
+//! The guard of a lock that a client acquired.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -11,21 +11,22 @@ use crate::proto::{
     Released, RequestError, debug_by_name, messages, sources,
 };
 
-/// A lock that was granted.
+/// The guard of a granted lock.
 ///
-/// It protects nothing by itself: check [`is_valid`](Self::is_valid) before each step that relies on
-/// it, and know that a pause between the check and the step cannot be seen from here.
+/// It cannot enforce anything by itself. Check [`is_valid`](Self::is_valid) before each step that
+/// relies on the lock; a pause of the process between check and step goes unnoticed.
 ///
-/// Dropping it writes the release at once and does not wait. What the sockets did not take goes with
-/// the client's next call, or with its drop. In a forked child it is lost
-/// ([`LossCause::Forked`]), and neither a call nor a drop there sends anything.
+/// Dropping it writes the release at once and does not wait. Bytes that a socket did not accept are
+/// written by the client's next call, or when the client is dropped. In a forked child the lock is
+/// lost ([`LossCause::Forked`]): neither a call nor a drop sends anything there.
 #[must_use = "dropping the guard releases the lock"]
 pub struct LockGuard<'c> {
     driver: &'c RefCell<Driver>,
     id: LockId,
-    /// Beside whom it was held when it was last changed: the core forgets a lock once no node can keep it.
+    /// The sharing mode after the last change. It is kept here because the core forgets a lock once
+    /// no node can keep it.
     mode: LockMode,
-    /// The release was begun.
+    /// Set once the release has begun.
     released: bool,
 }
 
@@ -34,56 +35,58 @@ impl<'c> LockGuard<'c> {
         Self { driver, id, mode, released: false }
     }
 
-    /// The validity that is left, by the clock as it is now; zero once the lock is lost.
+    /// Returns the validity that is left, by the current clock; zero once the lock is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.driver.borrow().remaining(self.id)
     }
 
-    /// Whether the lock is held, by the clock as it is now.
+    /// Returns whether the lock is held, by the current clock.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// Beside whom it is held, or was held until it was lost.
+    /// Returns the sharing mode of the lock, or the one that it had when it was lost.
     #[must_use]
     pub fn mode(&self) -> LockMode {
         self.driver.borrow().mode(self.id).unwrap_or(self.mode)
     }
 
-    /// The number of its permit, from 0 on; `None` unless it was asked for
-    /// ([`LockRequest::permits`](crate::LockRequest::permits)), and after the lock was lost.
+    /// Returns the number of the permit, counted from 0. `None` if the request had no permits
+    /// ([`LockRequest::permits`](crate::LockRequest::permits)), or if the lock is lost.
     #[must_use]
     pub fn slot(&self) -> Option<u16> {
         self.driver.borrow().slot(self.id)
     }
 
-    /// The fencing token, for whatever the lock protects; `None` unless it was asked for
-    /// ([`LockRequest::fenced`](crate::LockRequest::fenced)), and after the lock was lost.
+    /// Returns the fencing token to pass to the protected resource. `None` if the request had none
+    /// ([`LockRequest::fenced`](crate::LockRequest::fenced)), or if the lock is lost.
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.driver.borrow().fencing_token(self.id)
     }
 
-    /// Asks the nodes to keep the lock for `ttl` from now, and waits for a quorum. The validity is never
-    /// shortened by it, unless nodes answer that they have lost the key: then it is what the others keep.
+    /// Extends the lock to `ttl` from now and waits for a quorum. This never shortens the validity,
+    /// unless nodes reply that they have lost the key: then the validity is what the other nodes
+    /// keep.
     ///
     /// # Errors
     ///
-    /// [`ExtendError::Lost`]: stop. [`ExtendError::Refused`]: the lock is held until
-    /// [`remaining`](Self::remaining) is zero.
+    /// [`ExtendError::Lost`]: the lock is lost; stop the work. [`ExtendError::Refused`]: the lock
+    /// is held until [`remaining`](Self::remaining) is zero.
     pub fn extend(&mut self, ttl: Duration) -> Result<(), ExtendError> {
         let awaited = |it: &Event| matches!(it, Event::Extended(_) | Event::NotExtended(..));
         self.change(|driver, id| driver.extend(id, ttl), awaited)
     }
 
-    /// Tries once to become the only holder of a resource that is shared, and tells whether it is. It keeps its shared lock
-    /// whatever comes of that: `false` says that others share it, and nothing is different. From `true` on
-    /// the guard is exclusive, with a validity and a fencing token of its own.
+    /// Tries once to become the only holder of a shared resource, and returns whether it did. On
+    /// `false`, others share the resource and nothing has changed. On `true`, the guard is
+    /// exclusive, with a new validity and a new fencing token. The shared lock is kept either way.
     ///
-    /// There is no waiting for it: two who wait for each other to let go would wait for ever. Whoever has to write
-    /// releases its shared lock and takes an exclusive one, and reads again what it has read.
+    /// An upgrade cannot wait: two readers that each wait for the other to release would wait
+    /// forever. A reader that must write releases its shared lock, acquires an exclusive one, and
+    /// reads again.
     ///
     /// ```no_run
     /// # fn f(client: redbolt::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -98,29 +101,32 @@ impl<'c> LockGuard<'c> {
     ///
     /// # Errors
     ///
-    /// [`ExtendError::Lost`]: stop. [`ExtendError::Request`]: it is exclusive already, or was held for too long.
-    /// [`ExtendError::Refused`]: too few nodes vote; it is shared as before.
+    /// [`ExtendError::Lost`]: the lock is lost; stop the work. [`ExtendError::Request`]: the lock
+    /// is exclusive already, or was held for too long. [`ExtendError::Refused`]: too few nodes
+    /// vote; the lock is shared as before.
     pub fn try_upgrade(&mut self) -> Result<bool, ExtendError> {
         let awaited = |it: &Event| matches!(it, Event::Upgraded(_) | Event::NotUpgraded(..));
         let outcome = self.change(Driver::try_upgrade, awaited);
         unless_shared(outcome)
     }
 
-    /// Shares a resource from now on that it held alone, with a validity that is no shorter. It does not fail: the
-    /// holder is a reader from the call on, and returns when other readers may come, or when it is known that
-    /// they have to wait until the lock is released or its TTL is over.
+    /// Turns an exclusive lock into a shared one, without shortening its validity. It does not fail
+    /// for lack of nodes: the holder is a reader from the call on. The call returns when other
+    /// readers may enter, or when it is known that they must wait until the lock is released or its
+    /// TTL ends.
     ///
-    /// It keeps its fencing token, which readers who come later may be ahead of.
+    /// The lock keeps its fencing token. Readers that come later may have a higher one.
     ///
     /// # Errors
     ///
-    /// [`ExtendError::Lost`]: stop. [`ExtendError::Request`]: it is shared already, or a lock on several resources.
+    /// [`ExtendError::Lost`]: the lock is lost; stop the work. [`ExtendError::Request`]: the lock
+    /// is shared already, or is on several resources.
     pub fn downgrade(&mut self) -> Result<(), ExtendError> {
         let awaited = |it: &Event| matches!(it, Event::Downgraded(_) | Event::DowngradeDelayed(..));
         self.change(Driver::downgrade, awaited)
     }
 
-    /// Begins a change of the lock, and waits for its outcome.
+    /// Begins a change of the lock and waits for its outcome.
     fn change(
         &mut self,
         change: impl FnOnce(&mut Driver, LockId) -> Result<(), RequestError>,
@@ -148,11 +154,12 @@ impl<'c> LockGuard<'c> {
         }
     }
 
-    /// Detaches the lock, for another process on this machine to [attach](super::Client::attach). Until then
-    /// it stays taken, and its lease runs. `None` if it is lost.
+    /// Detaches the lock so that another process on this machine can
+    /// [attach](super::Client::attach) it. Until then it stays held and its lease runs. Returns
+    /// `None` if the lock is lost.
     ///
-    /// Waits for nodes that have not answered yet, because those that have will be the ones that count for
-    /// the lock: for a twentieth of its validity and for half a second at the most.
+    /// Waits for nodes that have not answered yet, because only those that have will count for the
+    /// lock: for at most a twentieth of its validity, and at most half a second.
     #[must_use = "the lock stays taken, and only the record can release it"]
     pub fn detach(mut self) -> Option<DetachedLock> {
         let mut driver = self.driver.borrow_mut();
@@ -168,16 +175,17 @@ impl<'c> LockGuard<'c> {
         detached
     }
 
-    /// Releases the lock and waits until a quorum has confirmed it, or until whoever answers has.
+    /// Releases the lock and waits until a quorum, or every node that answers, has confirmed it.
     ///
     /// # Errors
     ///
-    /// The lock was lost before: what it protects may have been in other hands. What nodes still keep of it is released.
+    /// The lock was lost before, so another client may have held it. What nodes still keep of it is
+    /// released.
     pub fn release(mut self) -> Result<Released, LockLost> {
         self.released = true;
         let mut driver = self.driver.borrow_mut();
         let now = driver.catch_up();
-        // Before the core forgets the name and the cause.
+        // The core forgets the name and the cause with the release, so read them first.
         let is_over = driver.is_over(self.id, now);
         let lost = is_over.then(|| driver.lock_lost(self.id, loss(driver.state(self.id))));
         driver.release_at(self.id, now);
@@ -203,8 +211,8 @@ impl Drop for LockGuard<'_> {
 
 debug_by_name!(LockGuard<'_> { remaining });
 
-/// How a lock was lost that its holder has not released. One that the core does not know any more
-/// has expired longer ago than its TTL.
+/// Returns how a lock was lost that its holder did not release. A lock that the core has forgotten
+/// expired longer than its TTL ago.
 pub(super) fn loss(state: LockState) -> LossCause {
     match state {
         LockState::Lost(cause) => cause,
@@ -212,7 +220,7 @@ pub(super) fn loss(state: LockState) -> LossCause {
     }
 }
 
-/// Contention alone says that others share the resource.
+/// Converts a refusal for contention to `false`: others share the resource.
 pub(super) fn unless_shared(outcome: Result<(), ExtendError>) -> Result<bool, ExtendError> {
     match outcome {
         Ok(()) => Ok(true),
@@ -224,15 +232,16 @@ pub(super) fn unless_shared(outcome: Result<(), ExtendError>) -> Result<bool, Ex
 }
 
 messages! {
-    /// Why a lock was not extended, or its mode not changed.
+    /// A reason why a lock was not extended, or its mode not changed.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum ExtendError {
-        /// It cannot be carried out, whatever the nodes say.
+        /// The request cannot be carried out, regardless of the nodes.
         Request(error: RequestError): "{error}",
-        /// The lock is over. Stop what it protects.
+        /// The lock is lost. Stop the work that it protects.
         Lost(lost: LockLost): "{lost}",
-        /// No quorum extended it, or made it exclusive. It is held as before, and may be tried again.
+        /// No quorum extended the lock or made it exclusive. It is held as before; a retry is
+        /// allowed.
         Refused(report: RefusalReport): "{report}",
     }
 }

@@ -1,4 +1,5 @@
-//! What the nodes say about a resource, added up: who holds it, or whose lock an operator has broken.
+//! The combined answers of the nodes about a resource: its holder, or the lock that an operator
+//! broke.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,54 +14,54 @@ use crate::proto::{
     Waiter, format, messages,
 };
 
-/// Who holds a resource, by every node.
+/// The holder of a resource, as reported by each node.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// All nodes, in order.
+    /// The answers of all nodes, in order.
     pub nodes: Vec<NodeInspection>,
-    /// What they add up to.
+    /// The combined verdict.
     pub verdict: InspectionVerdict,
-    /// Who waits in the queue for it, by what a quorum of the nodes tells; `None` if fewer nodes do. Who has come just now may not be
-    /// known to a quorum yet.
+    /// The waiters in the queue for it, as reported by a quorum of the nodes; `None` if fewer nodes
+    /// report them. A waiter that has just come may not be known to a quorum yet.
     pub queue: Option<FairQueue>,
-    /// The fingerprint of the lock that this client holds there.
+    /// The fingerprint of the lock that this client holds on it.
     mine: Option<u32>,
 }
 
-/// Whose lock it is, to the client that asks.
+/// The owner of a lock, as seen by the client that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Owner {
-    /// A lock of this client holds the resource now, by its own clock too. One that was detached
-    /// is no longer this client's.
+    /// A lock of this client holds the resource now, also by the client's own clock. A detached
+    /// lock no longer belongs to the client.
     Mine,
-    /// Somebody else holds it, or it is taken by something that is no lock of redbolt.
+    /// Another client holds it, or the key is not a lock of redbolt.
     Other,
-    /// The nodes that answered do not say.
+    /// The nodes that answered do not reveal it.
     Unknown,
 }
 
-/// What one node says about a resource.
+/// The answer of one node about a resource.
 #[derive(Clone, Debug)]
 pub struct NodeInspection {
-    /// The node's number, from one.
+    /// The number of the node, from one.
     pub number: usize,
-    /// Where it listens.
+    /// The address of the node.
     pub address: Address,
-    /// The key's state there, or why the node did not tell.
+    /// The state of the key there, or the reason why the node did not report it.
     pub state: Result<KeyState, Cause>,
-    /// Who waits in the queue for it there, or why the node did not tell.
+    /// The waiters in the queue there, or the reason why the node did not report them.
     pub queue: Result<FairQueue, Cause>,
-    /// From when the question was sent to when it was answered.
+    /// The time from sending the question to the answer.
     pub round_trip: Option<Duration>,
-    /// What became of what was there, where an operator [breaks](super::Client::force_unlock) it.
+    /// The fate of what was there, if an operator [breaks](super::Client::force_unlock) it.
     pub fate: Option<Fate>,
     words: String,
     no_queue: Option<String>,
 }
 
 impl NodeInspection {
-    /// Why the node did not tell who waits in the queue, in its words; `None` if it did.
+    /// Returns why the node did not report its queue, in words; `None` if it did.
     #[must_use]
     pub fn no_queue(&self) -> Option<&str> {
         self.no_queue.as_deref()
@@ -68,28 +69,31 @@ impl NodeInspection {
 }
 
 messages! {
-    /// What the nodes add up to.
+    /// The verdict that the nodes add up to.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum InspectionVerdict {
-        /// So many nodes are free that a quorum could grant.
+        /// A quorum could grant: enough nodes are free.
         Free: "free",
-        /// One holder has a quorum. Its remaining TTL is that of the node which ends the quorum.
+        /// One holder has a quorum. Its remaining TTL is that of the node whose expiry ends the
+        /// quorum.
         Held(holder: Holder): "held by {holder}",
-        /// These hold permits: each has a quorum, and a remaining TTL that is that of the node which ends its quorum.
+        /// These clients hold permits, each on a quorum. The remaining TTL of each is that of the
+        /// node whose expiry ends its quorum.
         Permits(permits: Permits): "permits of {permits}",
-        /// These share it: each has a quorum, and a remaining TTL that is that of the node which ends its quorum.
+        /// These clients share it, each on a quorum. The remaining TTL of each is that of the node
+        /// whose expiry ends its quorum.
         Shared(sharers: Sharers): "shared by {sharers}",
-        /// A quorum of the nodes keeps something under that name that is no lock of redbolt, and nobody can
-        /// lock it. Not the same thing, perhaps: this is the one that ends the quorum.
+        /// A quorum of the nodes has a key of that name that is not a lock of redbolt, so no client
+        /// can lock it. The keys may differ: this is the one whose expiry ends the quorum.
         Foreign(data: Foreign): "{data}",
-        /// None of these: nodes that do not answer, or holders without a quorum.
+        /// None of the others: nodes do not answer, or no holder has a quorum.
         Undecided: "undecided",
     }
 }
 
 impl Inspection {
-    /// `mine` is the lock that this client holds on it.
+    /// Combines the answers. `mine` is the fingerprint of the lock that this client holds on it.
     pub(super) fn new(config: &Config, core: &Core, view: View, mine: Option<u32>) -> Self {
         let (verdict, queue) = (verdict(config.quorum(), &view), queue(config.quorum(), &view));
         let nodes = nodes(config, core, view, |state, _| {
@@ -108,16 +112,16 @@ impl Inspection {
         Self { nodes, verdict, queue, mine }
     }
 
-    /// Whether a quorum keeps the resource from whoever wants it alone: somebody holds it, shares it or has a permit, or there is
-    /// something that is no lock of redbolt. `false` is no promise that nobody does: nodes that do not answer may
-    /// keep keys, see the [verdict](Self::verdict).
+    /// Returns whether a quorum prevents exclusive locks on the resource: it is held or shared, has
+    /// permits, or has a key that is not a lock of redbolt. `false` does not prove that it is free:
+    /// nodes that do not answer may have keys, see the [verdict](Self::verdict).
     #[must_use]
     pub fn is_locked(&self) -> bool {
         use InspectionVerdict::{Foreign, Held, Permits, Shared};
         matches!(self.verdict, Held(_) | Permits(_) | Shared(_) | Foreign(_))
     }
 
-    /// Whose lock it is; `None` if so many nodes are free that nobody holds it.
+    /// Returns the owner of the lock; `None` if enough nodes are free that no client can hold it.
     #[must_use]
     pub fn owner(&self) -> Option<Owner> {
         let is_mine = |holder: &Holder| self.mine == Some(holder.fingerprint);
@@ -134,8 +138,9 @@ impl Inspection {
         Some(if has_mine { Owner::Mine } else { Owner::Other })
     }
 
-    /// For how long the lock keeps its quorum if nobody extends it, by the nodes' word when they answered; of those
-    /// who share it, the last to end. `None` if nobody has a quorum, or has it without end.
+    /// Returns how long the lock keeps its quorum if it is not extended, by the answers of the
+    /// nodes. For a lock held by several clients, it is that of the last to expire. `None` if no
+    /// client has a quorum, or has one that never expires.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         match &self.verdict {
@@ -148,14 +153,14 @@ impl Inspection {
     }
 }
 
-/// What became of a lock that was broken.
+/// The outcome of breaking a lock.
 #[derive(Clone, Debug)]
 pub struct ForceUnlockReport {
-    /// All nodes, in order, each with what was there before and what became of it.
+    /// The answers of all nodes, in order, each with what was there before and its fate.
     pub nodes: Vec<NodeInspection>,
-    /// Whose lock it was, or what else, added up.
+    /// The combined verdict about the lock, or other key, that was there before.
     pub was: InspectionVerdict,
-    /// Who waited in the queue for it, as in an [`Inspection`]. The resource is kept for them.
+    /// The waiters in the queue, as in an [`Inspection`]. The resource is kept for them.
     pub queue: Option<FairQueue>,
     quorum: usize,
     formats: Vec<Profile>,
@@ -169,14 +174,14 @@ impl ForceUnlockReport {
         Self { nodes, was, queue, quorum, formats: config.settings().formats.clone() }
     }
 
-    /// Whether a quorum of the nodes has confirmed that what was there is not there any more: that nobody
-    /// has the lock by what was there before.
+    /// Returns whether a quorum of the nodes has confirmed that nothing of what was there remains,
+    /// so that no client holds the lock because of it.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
         self.gone() >= self.quorum
     }
 
-    /// On how many nodes nothing was there, or it is not there any more.
+    /// Returns on how many nodes nothing was there, or nothing remains of it.
     #[must_use]
     pub fn gone(&self) -> usize {
         let is_gone = |node: &&NodeInspection| match node.fate {
@@ -186,20 +191,20 @@ impl ForceUnlockReport {
         self.nodes.iter().filter(is_gone).count()
     }
 
-    /// On how many nodes a key was deleted.
+    /// Returns on how many nodes a key was deleted.
     #[must_use]
     pub fn broken(&self) -> usize {
         self.with(Fate::Deleted)
     }
 
-    /// On how many nodes it was left alone, because it is no lock of redbolt.
+    /// Returns on how many nodes the key was kept because it is not a lock of redbolt.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.with(Fate::Kept)
     }
 
-    /// The names of the profiles that may know what was left alone, but are not
-    /// [configured](crate::ConfigBuilder::formats); as far as the type of the key tells.
+    /// Returns the names of the profiles that may recognize a kept key but are not
+    /// [configured](crate::ConfigBuilder::formats), as far as the type of the key shows.
     fn missing_formats(&self) -> Vec<&'static str> {
         let left_alone = self.nodes.iter().filter(|node| node.fate == Some(Fate::Kept));
         let unknown = left_alone.filter_map(|node| match &node.state {
@@ -230,7 +235,7 @@ impl fmt::Display for ForceUnlockReport {
     }
 }
 
-/// What became of what was there, in words.
+/// Describes the fate of what was there.
 fn what_became(state: &KeyState, fate: Option<Fate>) -> String {
     match (state, fate) {
         (KeyState::Free, _) => "nothing was there".to_owned(),
@@ -260,7 +265,7 @@ fn what_became(state: &KeyState, fate: Option<Fate>) -> String {
     }
 }
 
-/// A holder with its label and its hash: labels repeat, hashes are looked up.
+/// Describes a holder with its label and its hash: labels repeat, and hashes identify a holder.
 fn in_full(holder: &Holder) -> String {
     match &holder.label {
         Some(label) => format!("{label} #{:08x}", holder.fingerprint),
@@ -304,7 +309,7 @@ fn nodes(
     nodes.collect()
 }
 
-/// Behind the state of the key.
+/// Describes the queue, to follow the state of the key.
 fn queue_in_words(queue: &FairQueue) -> String {
     let kept = if queue.kept == Kept::Closed { ", kept for who waits" } else { "" };
     match queue.count {
@@ -358,7 +363,7 @@ fn verdict(quorum: usize, view: &View) -> InspectionVerdict {
     other.unwrap_or(InspectionVerdict::Undecided)
 }
 
-/// The waiters in the queue on a quorum of nodes. `None` if fewer nodes report them.
+/// Returns the waiters in the queue on a quorum of nodes. `None` if fewer nodes report them.
 fn queue(quorum: usize, view: &View) -> Option<FairQueue> {
     let known: Vec<_> = view.nodes.iter().filter_map(|node| node.queue.as_ref().ok()).collect();
     let mut tickets: HashMap<u32, Vec<&Waiter>> = HashMap::new();
@@ -374,7 +379,7 @@ fn queue(quorum: usize, view: &View) -> Option<FairQueue> {
     Some(FairQueue::new(waiters, count, kept, called))
 }
 
-/// The holders of permits on a quorum of nodes. `None` if there are none.
+/// Returns the holders of permits on a quorum of nodes. `None` if there are none.
 fn permits(quorum: usize, view: &View) -> Option<Permits> {
     let mut holders: HashMap<(u16, u32), Vec<&Holder>> = HashMap::new();
     let mut counts = Vec::new();
@@ -391,7 +396,7 @@ fn permits(quorum: usize, view: &View) -> Option<Permits> {
     });
     let mut ended: Vec<(u16, Holder)> = ended.collect();
     ended.sort_by_key(|(slot, _)| *slot);
-    // A node names 16 at the most.
+    // A node names at most 16 holders, so only counts can show that there are more.
     counts.sort_by_key(|&count| Reverse(count));
     let named = ended.len();
     let count = counts.get(quorum - 1).filter(|_| named >= 16).map_or(named, |&of| of.max(named));
@@ -399,7 +404,7 @@ fn permits(quorum: usize, view: &View) -> Option<Permits> {
     Some(Permits::new(ended, count, Some(last)))
 }
 
-/// Of keys on a quorum of nodes, the one that ends it: it lasts until all but quorum - 1 of them have expired.
+/// Returns the key whose expiry ends the quorum: it lasts until only quorum - 1 keys are left.
 fn last_of_quorum<T>(
     quorum: usize,
     keys: Vec<&T>,
@@ -408,7 +413,8 @@ fn last_of_quorum<T>(
     nth_largest(quorum, keys, |key| ends(remaining(key)))
 }
 
-/// What so many are not below.
+/// Returns the item that has rank `nth` in descending order, so that `nth` items are at least as
+/// large.
 fn nth_largest<T, K: Ord>(nth: usize, mut of: Vec<&T>, by: impl Fn(&T) -> K) -> Option<&T> {
     of.sort_by_key(|it| Reverse(by(it)));
     of.get(nth - 1).copied()

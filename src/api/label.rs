@@ -1,8 +1,8 @@
-//! The label of this process, by which operators see who holds a lock.
+//! The label of this process, which shows operators the holder of a lock.
 
 use std::fs;
 
-/// `host:pid` of a process on this host.
+/// Returns `host:pid` of a process on this host.
 pub(super) fn of_process(pid: u32) -> String {
     let host = HOST_FILES.iter().find_map(|path| {
         let name = fs::read_to_string(path).ok()?;
@@ -11,7 +11,7 @@ pub(super) fn of_process(pid: u32) -> String {
     format!("{}:{pid}", host.as_deref().unwrap_or("unknown-host"))
 }
 
-/// What a label may hold, and short enough to leave room for the process id.
+/// Returns the characters that a label may have, short enough to leave room for the process id.
 fn printable(name: &str) -> String {
     name.chars().filter(char::is_ascii_graphic).take(HOST_LENGTH).collect()
 }

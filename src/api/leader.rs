@@ -1,8 +1,6 @@
-//! Leaders: what one who observes sees.
+//! Observations of a leader: the answers of the nodes, with their addresses.
 //!
-//! A leader is the holder of an exclusive lock with a fencing token that is extended until it resigns. Here is the
-//! request for such a lock, and what nodes say about a leader, with their addresses. Not here: waiting for either, which
-//! each API does in its way; the rules, see the core.
+//! A leader is the holder of an exclusive, fenced lock that is extended until it resigns.
 
 use std::fmt;
 
@@ -11,27 +9,27 @@ use super::report::explain;
 use crate::net::Address;
 use crate::proto::{Cause, Core, KeyState, Leader, LeaderVerdict, LeaderView, NodeSight};
 
-/// Who leads, by every node. It is a hint: it may be over when it is read.
+/// The leader, as reported by each node. It is a hint: it may be outdated when it is read.
 ///
-/// As text: `web-1:8080 leads in term 1784912345678900`, `nobody leads`, or `it is not known who leads` with what the nodes
-/// said.
+/// The text is `web-1:8080 leads in term 1784912345678900`, `nobody leads`, or `it is not known who
+/// leads` followed by the answers of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// What the nodes add up to.
+    /// The combined verdict.
     pub verdict: LeaderVerdict,
-    /// All nodes, in order. They may have gone on since.
+    /// The answers of all nodes, in order. The nodes may have changed since.
     pub nodes: Vec<NodeObservation>,
     quorum: usize,
 }
 
-/// What one node says about a leader.
+/// The answer of one node about a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeObservation {
-    /// The node's number, from one.
+    /// The number of the node, from one.
     pub number: usize,
-    /// Where it listens.
+    /// The address of the node.
     pub address: Address,
-    /// What it said last, or why it does not say; `None` if it has said nothing yet.
+    /// The last answer, or the reason why there is none; `None` if the node has not answered yet.
     pub sight: Option<Result<NodeSight, Cause>>,
     words: String,
 }
@@ -56,13 +54,13 @@ impl Observation {
         Self { verdict: view.verdict, nodes: nodes.collect(), quorum: config.quorum() }
     }
 
-    /// As nodes that are not there would have it.
+    /// Returns an observation as if no node existed and no leader.
     #[cfg(test)]
     pub(super) fn of_nobody() -> Self {
         Self { verdict: LeaderVerdict::Nobody, nodes: Vec::new(), quorum: 1 }
     }
 
-    /// Who leads, if that is known.
+    /// Returns the leader, if it is known.
     #[must_use]
     pub fn leader(&self) -> Option<&Leader> {
         match &self.verdict {
@@ -71,8 +69,8 @@ impl Observation {
         }
     }
 
-    /// Whether it stays unknown who leads until an operator does something: so many nodes refuse us, as by a wrong password,
-    /// that the others are no quorum.
+    /// Returns whether the leader stays unknown until an operator acts: so few nodes accept this
+    /// client, for example because of a wrong password, that they are not a quorum.
     #[must_use]
     pub fn needs_operator(&self) -> bool {
         let refuses = |node: &&NodeObservation| matches!(node.sight, Some(Err(cause)) if cause.is_configuration());

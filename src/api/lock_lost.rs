@@ -1,13 +1,13 @@
-//! What a lock is called in errors and logs, and the error of one that was lost.
+//! The name of a lock in errors and logs, and the error of a lost lock.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::proto::{LossCause, printable};
 
-/// The names of a lock's resources, as a terminal can show them. Empty if they are not known.
+/// The names of a lock's resources in printable form. Empty if they are unknown.
 ///
-/// As text: `lock invoices`, `lock invoices, orders`, or `the lock`.
+/// The text is `lock invoices`, `lock invoices, orders`, or `the lock`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LockName(String);
 
@@ -17,7 +17,7 @@ impl LockName {
         Self(shown.collect::<Vec<_>>().join(", "))
     }
 
-    /// The names alone.
+    /// Returns the names alone.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
@@ -32,10 +32,11 @@ impl fmt::Display for LockName {
     }
 }
 
-/// A lock that was lost before its holder had let go of it: what it protects may have been in other hands.
+/// The error of a lock that was lost before its holder released it: another client may have held
+/// it.
 ///
-/// As text: `lock invoices is lost: its validity ended`. The name of the lock is missing if it was lost longer ago than its TTL,
-/// and in a forked child.
+/// The text is `lock invoices is lost: its validity ended`. The name is missing if the lock was
+/// lost longer than its TTL ago, and in a forked child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockLost {
     lock: LockName,
@@ -47,7 +48,7 @@ impl LockLost {
         Self { lock, cause }
     }
 
-    /// How it was lost.
+    /// Returns how the lock was lost.
     #[must_use]
     pub fn cause(&self) -> LossCause {
         self.cause

@@ -1,6 +1,6 @@
 //! Notes of what happens, for the log of the program.
 //!
-//! A trait and no dependency: the host writes the line, with whatever it logs with. `notes` makes the notes.
+//! A trait needs no dependency: the host writes each line with its own logger.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,19 +8,22 @@ use std::sync::Arc;
 use super::report::{NodeStatus, RefusalReport};
 use crate::proto::{Cause, LockId, LossCause, RefusalReason, Released, messages};
 
-/// Hears of what happens, for a log. Give one to [`ConfigBuilder::log`](super::ConfigBuilder::log).
+/// A receiver of notes for a log. Pass one to [`ConfigBuilder::log`](super::ConfigBuilder::log).
 ///
-/// It is called on the thread that drives the locks, when events are handed out: in
-/// [`Driver::poll_event`](super::Driver::poll_event), inside the calls of a [`Client`](super::Client), and on
-/// the thread of an [`Engine`](super::Engine). While it runs, no lock is extended or released, so it must
-/// not block. It must not use the client or driver that called it, or wait for the engine. A panic in it
-/// goes to whoever made the call, and nobody gets the event that it was called for; the locks are
-/// not harmed. An engine catches and counts it ([`Engine::panics`](super::Engine::panics)).
+/// It is called on the thread that drives the locks, when events are returned: in
+/// [`Driver::poll_event`](super::Driver::poll_event), inside the calls of a
+/// [`Client`](super::Client), and on the thread of an [`Engine`](super::Engine). It must not block,
+/// because no lock is extended or released while it runs. It must not use the client or driver that
+/// called it, and must not wait for the engine.
 ///
-/// No note has a token or a password in it, neither in a field nor in a text.
+/// A panic in it propagates out of the call that returned the event, and that event is lost. The
+/// locks are not harmed. An engine catches and counts the panic
+/// ([`Engine::panics`](super::Engine::panics)).
 ///
-/// With the feature `log`, a configuration without a `Log` passes its notes to the crate `log`, under
-/// the target `redbolt`: `env_logger`, `tracing-log` and the like receive them.
+/// No note has a token or a password, neither in a field nor in its text.
+///
+/// With the feature `log`, a configuration without a `Log` passes its notes to the crate `log`,
+/// with the target `redbolt`: `env_logger`, `tracing-log` and others receive them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -40,122 +43,123 @@ use crate::proto::{Cause, LockId, LossCause, RefusalReason, Released, messages};
 /// # Ok::<(), redbolt::ConfigError>(())
 /// ```
 pub trait Log: Send + Sync {
-    /// Something happened.
+    /// Receives a note.
     fn note(&self, note: &Note<'_>);
 }
 
-/// How much a note matters.
+/// The importance of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "the levels of every log")]
 pub enum Level {
-    /// Every lock makes some of these.
+    /// A note that every lock causes.
     Debug,
-    /// As it should be, and seldom.
+    /// A rare note about normal operation.
     Info,
-    /// It may mend itself.
+    /// A note about something that may recover by itself.
     Warning,
-    /// What a lock protected was in danger, or an operator has to do something.
+    /// A note that work was in danger without its lock, or that an operator has to act.
     Error,
 }
 
 messages! {
-    /// One thing that happened. `Display` gives a line, without a level and without an end.
+    /// One thing that happened. `Display` writes one line without a level and without a line end.
     #[derive(Clone, Copy, Debug)]
     #[non_exhaustive]
     pub enum Note<'a> {
-        /// The node's clock is too far from the fencing token that we proposed: its clock or ours is wrong.
+        /// The node's clock is too far from the fencing token that we proposed: its clock or ours
+        /// is wrong.
         ClockSkew {
-            /// Which node, and what is known of it.
+            /// The node and its state.
             node: &'a NodeStatus,
-            /// By how much.
+            /// The size of the difference.
             words: &'a str,
         }: "node {} {}: {words}" with (node.number, node.address),
         /// A lock was extended.
         Extended {
-            /// Which.
+            /// The id of the lock.
             lock: LockId,
             /// Its resources, printable and separated by commas.
             name: &'a str,
         }: "lock extended: {name}",
         /// A lock was granted.
         Granted {
-            /// Which.
+            /// The id of the lock.
             lock: LockId,
             /// Its resources, printable and separated by commas.
             name: &'a str,
         }: "lock granted: {name}",
-        /// A lock was lost before its holder let go.
+        /// A lock was lost before its holder released it.
         Lost {
-            /// Which.
+            /// The id of the lock.
             lock: LockId,
             /// Its resources, printable and separated by commas.
             name: &'a str,
-            /// How.
+            /// The cause.
             cause: LossCause,
         }: "lock lost: {name}: {cause}",
         /// A node does not vote.
         NodeDown {
-            /// Which, and why in words.
+            /// The node, with the reason in words.
             node: &'a NodeStatus,
-            /// Why.
+            /// The reason.
             cause: Cause,
         }: "{node}",
-        /// A node does not vote until all locks are over that it may have forgotten.
+        /// A node does not vote until all locks that it may have forgotten have ended.
         NodeQuarantined {
-            /// Which, and why in words.
+            /// The node, with the reason in words.
             node: &'a NodeStatus,
         }: "{node}",
-        /// A node seems to hang. It is not waited for until it answers.
+        /// A node seems to hang. Nothing waits for it until it answers.
         NodeSuspected {
-            /// Which.
+            /// The node.
             node: &'a NodeStatus,
         }: "{node}",
         /// A node votes, for the first time or again.
         NodeReady {
-            /// Which.
+            /// The node.
             node: &'a NodeStatus,
-            /// How many connections to it there were before this one.
+            /// The number of connections to it before this one.
             reconnects: u64,
         }: "{node}{}" with (Reconnected(*reconnects)),
         /// An extension found no quorum. The lock is held until its validity ends.
         NotExtended {
-            /// Which.
+            /// The id of the lock.
             lock: LockId,
             /// Its resources, printable and separated by commas.
             name: &'a str,
-            /// Every node's vote.
+            /// The vote of each node.
             report: &'a RefusalReport,
         }: "lock not extended: {name}: {report}",
-        /// A node that is waited for does not tell of changes, so that waiters go by their timers.
+        /// A node that waiters need does not push notifications, so waiters use their timers.
         PushUnavailable {
-            /// Which.
+            /// The node.
             node: &'a NodeStatus,
-            /// Why.
+            /// The reason.
             cause: Cause,
         }: "node {} {}: waiters are not told: {cause}"
                 with (node.number, node.address),
         /// An acquisition was refused.
         Refused {
-            /// Which.
+            /// The id of the lock.
             lock: LockId,
             /// Its resources, printable and separated by commas.
             name: &'a str,
-            /// Every node's vote.
+            /// The vote of each node.
             report: &'a RefusalReport,
         }: "lock refused: {name}: {report}",
         /// A lock was released.
         Released {
-            /// Which.
+            /// The id of the lock.
             lock: LockId,
             /// Its resources, printable and separated by commas.
             name: &'a str,
-            /// How far it got.
+            /// The confirmation that the release received.
             confirmed: Released,
         }: "lock released: {name}, {confirmed}",
     }
 }
 
-/// How often a node was reconnected, if it was.
+/// The number of reconnections of a node; nothing is shown for zero.
 struct Reconnected(u64);
 
 impl fmt::Display for Reconnected {
@@ -165,7 +169,7 @@ impl fmt::Display for Reconnected {
 }
 
 impl Note<'_> {
-    /// How much it matters.
+    /// Returns the importance of the note.
     #[must_use]
     pub fn level(&self) -> Level {
         match self {
@@ -188,7 +192,7 @@ impl Note<'_> {
     }
 }
 
-/// The facade of the crate `log`. Every note has the target `redbolt`.
+/// The logger of the crate `log`. Every note has the target `redbolt`.
 #[cfg(any(test, feature = "log"))]
 struct Facade;
 

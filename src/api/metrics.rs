@@ -1,7 +1,7 @@
-//! What was counted, with the nodes' addresses, and as text for Prometheus.
+//! The counts of a client with the addresses of the nodes, also as text for Prometheus.
 //!
-//! A snapshot: taking one copies numbers, and writing the text touches nothing that is in use. Not here:
-//! counting, which the core does, and serving the text to a scraper, which is the host's.
+//! A report is a snapshot: taking one copies numbers, and writing the text uses nothing of the
+//! client.
 
 use std::fmt::{self, Display, Write};
 
@@ -10,9 +10,9 @@ use crate::net::Address;
 use crate::proto::metrics::{By, Kind};
 use crate::proto::{Core, Histogram, Metrics, NodeMetrics, NodeState};
 
-/// What a client, a driver or an engine has counted so far.
+/// The counts of a client, a driver or an engine so far.
 ///
-/// As text (`Display`, [`to_prometheus`](Self::to_prometheus)) it is in the exposition format of
+/// Its text (`Display`, [`to_prometheus`](Self::to_prometheus)) is in the exposition format of
 /// Prometheus, version 0.0.4. Serve it as `text/plain; version=0.0.4`.
 ///
 /// ```
@@ -28,7 +28,7 @@ use crate::proto::{Core, Histogram, Metrics, NodeMetrics, NodeState};
 /// ```
 #[derive(Clone, Debug)]
 pub struct MetricsReport {
-    /// The numbers.
+    /// The counts.
     pub metrics: Metrics,
     addresses: Vec<Address>,
     ready: Vec<bool>,
@@ -44,21 +44,21 @@ impl MetricsReport {
         }
     }
 
-    /// Each node's number from one, where it listens, and what was counted of it.
+    /// Returns the number of each node (from one), its address, and its counts.
     pub fn node_metrics(&self) -> impl Iterator<Item = (usize, &Address, &NodeMetrics)> {
         let nodes = self.addresses.iter().zip(&self.metrics.nodes).enumerate();
         nodes.map(|(at, (address, node))| (at + 1, address, node))
     }
 
-    /// The text for Prometheus.
+    /// Returns the text for Prometheus.
     ///
-    /// Counters begin at zero with each client. Causes of which a node never had one are left out.
+    /// Counters begin at zero with each client. Causes that a node has never had are left out.
     #[must_use]
     pub fn to_prometheus(&self) -> String {
         self.to_string()
     }
 
-    /// Of all nodes together.
+    /// Writes the counts of all nodes together.
     fn totals(&self, text: &mut Exposition<'_, '_>) -> fmt::Result {
         for (name, help, count) in COUNTERS {
             text.family(name, "counter", help)?;
@@ -95,7 +95,7 @@ impl MetricsReport {
         Self::waits(of, text)
     }
 
-    /// How long was waited, and held.
+    /// Writes the times of waiting and of holding.
     fn waits(of: &Metrics, text: &mut Exposition<'_, '_>) -> fmt::Result {
         let name = "wait_seconds";
         text.family(name, "histogram", "From acquire to grant or refusal.")?;
@@ -223,7 +223,7 @@ fn of_node<'a>(number: &'a usize, address: &'a Address) -> [Label<'a>; 2] {
     [("node", number), ("address", address)]
 }
 
-/// The exposition format: families with their samples behind them.
+/// The exposition format: each family is followed by its samples.
 struct Exposition<'a, 'f> {
     f: &'a mut fmt::Formatter<'f>,
 }
@@ -259,7 +259,7 @@ impl Exposition<'_, '_> {
         Ok(())
     }
 
-    /// Each bucket has all shorter ones in it.
+    /// Writes a histogram. Buckets are cumulative: each includes all shorter ones.
     fn histogram(&mut self, name: &str, labels: &[Label<'_>], of: &Histogram) -> fmt::Result {
         let bounds = Histogram::BOUNDS.iter().map(|bound| bound.as_secs_f64().to_string());
         let bounds = bounds.chain(["+Inf".to_owned()]);
@@ -274,7 +274,7 @@ impl Exposition<'_, '_> {
     }
 }
 
-/// A label's value between its quotes.
+/// The value of a label between its quotes.
 struct Escaped<'a, 'f>(&'a mut fmt::Formatter<'f>);
 
 impl Write for Escaped<'_, '_> {
@@ -288,7 +288,7 @@ impl Write for Escaped<'_, '_> {
     }
 }
 
-/// A variant's name as labels are written.
+/// Returns the name of a variant in the form that labels use.
 fn in_snake_case(kind: impl fmt::Debug) -> String {
     let mut name = String::new();
     for letter in format!("{kind:?}").chars() {

@@ -1,7 +1,6 @@
-//! From events to lines for a log.
+//! Notes for a log, made from events when an API returns them.
 //!
-//! Notes are made when an API returns events, from what the core reports anyway. Invariant: a state of a node is noted
-//! once, however often it is reported.
+//! Invariant: a state of a node is noted once, however often it is reported.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use super::report::{NodeStatus, RefusalReport, explain};
 use crate::net::Address;
 use crate::proto::{Cause, Core, Event, LockId, NodeId, NodeState, PushState};
 
-/// Makes notes of events.
+/// The maker of notes.
 pub(super) struct Notes {
     log: Arc<dyn Log>,
     nodes: Vec<NotedNode>,
@@ -21,7 +20,8 @@ pub(super) struct Notes {
     names: HashMap<LockId, LockName>,
 }
 
-/// What was last noted of a node. A node that is down is tried again all the time, which is not noted again.
+/// The last notes of a node. A node that is down is retried again and again, which is not noted
+/// again.
 #[derive(Clone, Default)]
 struct NotedNode {
     state: Option<NodeState>,
@@ -31,14 +31,14 @@ struct NotedNode {
 }
 
 impl Notes {
-    /// `None` without a log.
+    /// Returns `None` if the configuration has no log.
     pub(super) fn new(config: &Config) -> Option<Box<Self>> {
         let log = config.log().0.clone()?;
         let nodes = vec![NotedNode::default(); config.node_count()];
         Some(Box::new(Self { log, nodes, names: HashMap::new() }))
     }
 
-    /// Keeps the name of a lock that begins.
+    /// Stores the name of a lock that begins.
     pub(super) fn name<'r>(&mut self, lock: LockId, resources: impl Iterator<Item = &'r [u8]>) {
         self.names.insert(lock, LockName::new(resources));
     }
@@ -48,8 +48,9 @@ impl Notes {
         self.names.remove(&lock);
     }
 
-    /// Notes an event that is about to be returned. What is known of the nodes comes before it: it is
-    /// why locks are refused, and the caller may not ask for another event. Kept out of the paths of drivers without a log.
+    /// Notes an event that is about to be returned. The states of the nodes are noted first: they
+    /// explain refusals, and the caller may not request another event. Marked cold to keep it out
+    /// of the paths of drivers without a log.
     #[cold]
     pub(super) fn note(&mut self, addresses: &[Address], core: &Core, event: Option<&Event>) {
         for node in core.config().node_ids() {
@@ -70,7 +71,7 @@ impl Notes {
                 self.log.note(&Note::NotExtended { lock, name: named(&lock), report });
             }
             Event::Refused(lock, refusal) => {
-                // Before the note: the log may panic.
+                // The name is removed before the note because the log may panic.
                 let name = self.names.remove(&lock).unwrap_or_default();
                 let report = &RefusalReport::new(addresses, core, refusal);
                 self.log.note(&Note::Refused { lock, name: name.as_str(), report });
@@ -108,7 +109,7 @@ impl Notes {
         });
     }
 
-    /// A retry is not noted, and neither is a link that no waiter needs.
+    /// Notes a failed push link. Retries are not noted, and neither are links that no waiter needs.
     fn note_push(&mut self, addresses: &[Address], core: &Core, id: NodeId) {
         let noted = &mut self.nodes[id.index()].push;
         match core.push_state(id) {
@@ -122,7 +123,8 @@ impl Notes {
         }
     }
 
-    /// An ask that failed by our clock alone is repeated, and makes no event.
+    /// Notes a clock skew. A request that failed only because of our clock is repeated and makes no
+    /// event.
     fn note_clock(&mut self, addresses: &[Address], core: &Core, id: NodeId) {
         let skews = core.metrics().node(id).fails.of(Cause::ClockSkew);
         if std::mem::replace(&mut self.nodes[id.index()].skews, skews) != skews {

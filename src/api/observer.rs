@@ -1,4 +1,4 @@
-//! Observing who leads on the calling thread.
+//! The observation of a leader on the calling thread.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use super::driver::{Driver, instant_in};
 use super::leader::Observation;
 use crate::proto::{LeaderVerdict, ObserverId, debug_by_name};
 
-/// One who observes who leads, on the calling thread: see [`Client::observe`](super::Client::observe).
+/// An observer of a leader, on the calling thread. See [`Client::observe`](super::Client::observe).
 ///
-/// Nothing happens between two calls: it sees what nodes say while it waits, or while the client waits for anything else.
-/// Dropping it ends it.
+/// Nothing happens between two calls: it reads the answers of nodes while it waits, or while the
+/// client waits for anything else. Dropping it ends the observation.
 pub struct Observer<'c> {
     driver: &'c RefCell<Driver>,
     id: ObserverId,
-    /// What was given out last.
+    /// The verdict that was returned last.
     seen: Option<LeaderVerdict>,
 }
 
@@ -23,18 +23,19 @@ impl<'c> Observer<'c> {
         Self { driver, id, seen: None }
     }
 
-    /// Waits until something is seen that was not given out before, for at most `within`: the first time for who leads,
-    /// and then for a change. `None` if there is nothing new in that time; also in a forked child.
+    /// Waits for at most `within` until there is a verdict that was not returned before: the leader
+    /// at first, then a change. Returns `None` if there is none in that time, and in a forked
+    /// child.
     ///
-    /// Of several changes meanwhile the last one is given out.
+    /// Of several changes since the last call only the last is returned.
     pub fn changed(&mut self, within: Duration) -> Option<Observation> {
         let mut driver = self.driver.borrow_mut();
         let until = instant_in(within);
         driver.catch_up();
-        // What has come is looked at also if there is no time to wait.
+        // Bytes that have arrived are processed even if there is no time to wait.
         driver.process();
         loop {
-            // Events of locks are dropped: their guards ask the core, which knows.
+            // Events of locks are dropped because their guards read their state from the core.
             while driver.poll_event().is_some() {}
             let fresh = driver.observation(self.id);
             if let Some(fresh) = fresh.filter(|fresh| self.seen.as_ref() != Some(&fresh.verdict)) {

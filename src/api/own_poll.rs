@@ -1,12 +1,13 @@
-//! The epoll of an engine, or of a driver with an epoll of its own, and how it sleeps.
+//! The epoll of an engine or of a driver that has its own, and how it sleeps.
 //!
-//! A sleep with a timeout makes the kernel set a timer and take it back again, which costs more than the rest of the
-//! call. A client that takes one lock after another sleeps twice for each, and the deadline is the same for thousands of
-//! them. So a loop that sleeps often sets an alarm once, and then sleeps without a timeout for as long as the alarm
-//! comes in time.
+//! A sleep with a timeout makes the kernel set a timer and remove it again, which costs more than
+//! the rest of the call. A client that acquires one lock after another sleeps twice for each, and
+//! thousands of these sleeps have the same deadline. So a loop that sleeps often sets an alarm
+//! once, and sleeps without a timeout for as long as the alarm is due in time.
 //!
-//! A timeout is rounded up to whole milliseconds, an alarm is not. To end short sleeps by alarms was tried and is no gain: a
-//! process that has just released a lock then asks for it again while the next waiter is being granted.
+//! A timeout is rounded up to whole milliseconds, an alarm is not. Alarms for short sleeps were
+//! tried and gain nothing: a process that has just released a lock then requests it again while the
+//! next waiter is being granted.
 
 use std::io;
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub(super) struct OwnPoll {
 }
 
 impl OwnPoll {
-    /// One for `tokens` sources, with tokens that begin with zero, for who sleeps by this clock.
+    /// Creates a poll for `tokens` sources, with tokens from zero, whose alarm uses `clock`.
     pub(super) fn new(tokens: usize, clock: &Clock) -> io::Result<Self> {
         let poll = Poll::new()?;
         #[cfg(not(target_os = "linux"))]
@@ -42,8 +43,8 @@ impl OwnPoll {
         self.poll.registry()
     }
 
-    /// Sleeps until something is ready, for `timeout` from `now` at the most; it may wake up earlier. An alarm is none
-    /// of the events that the sources know.
+    /// Sleeps until something is ready, for at most `timeout` from `now`; it may wake up earlier.
+    /// The alarm is not an event of any source.
     #[inline]
     pub(super) fn sleep(
         &mut self,
@@ -55,7 +56,7 @@ impl OwnPoll {
         #[cfg(not(target_os = "linux"))]
         let _ = now;
         match self.poll.poll(&mut self.events, timeout) {
-            // A signal came: there are no events.
+            // A signal interrupted the sleep: there are no events.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             outcome => outcome?,
         }
@@ -78,14 +79,14 @@ mod lasting {
 
     /// An alarm that stays set over many sleeps.
     pub(super) struct LastingAlarm {
-        /// What it is registered as.
+        /// The token under which it is registered.
         token: mio::Token,
-        /// `None` where the system has none left.
+        /// The alarm; `None` if the system has none left.
         alarm: Option<Alarm>,
         clock: Clock,
-        /// When it rings; long ago if it was never set.
+        /// The time at which it rings; long past if it was never set.
         due_at: Timestamp,
-        /// Sleeps with a timeout since `counted_from`.
+        /// The number of sleeps with a timeout since `counted_from`.
         sleeps: u32,
         counted_from: Timestamp,
     }
@@ -117,7 +118,7 @@ mod lasting {
             timeout.filter(|_| !is_set)
         }
 
-        /// Notes whether the alarm has rung: it is reported once.
+        /// Clears the alarm once it has rung: it is reported once.
         #[inline]
         pub(super) fn note_rung(&mut self, events: &Events) {
             if events.iter().any(|event| event.token() == self.token) {
@@ -125,7 +126,8 @@ mod lasting {
             }
         }
 
-        /// Counts a sleep. Returns whether there were many lately, in the time that the alarm would stay set.
+        /// Counts a sleep. Returns whether there were many lately, within the time that the alarm
+        /// would stay set.
         fn count_sleep(&mut self, span: Duration, now: Timestamp) -> bool {
             if now.since(self.counted_from) > span {
                 (self.counted_from, self.sleeps) = (now, 0);
@@ -147,7 +149,7 @@ mod lasting {
         }
     }
 
-    /// Sleeps from which on an alarm costs less than their timeouts.
+    /// The number of sleeps from which on an alarm costs less than their timeouts.
     const MANY: u32 = 16;
 
     #[cfg(test)]
@@ -164,7 +166,7 @@ mod lasting {
             Timestamp::default() + Duration::from_hours(1) + Duration::from_millis(ms)
         }
 
-        /// By a clock that stands still at this time.
+        /// Returns a clock that stands still at this time.
         fn clock(ms: u64) -> Clock {
             Clock::bent(move |reading| ClockReading { boot: at(ms), ..reading })
         }
@@ -173,7 +175,7 @@ mod lasting {
             LastingAlarm::new(mio::Poll::new().unwrap().registry(), mio::Token(9), clock(0))
         }
 
-        /// The timeouts of sleeps at these times, each until its deadline.
+        /// Returns the timeouts of sleeps at these times, each until its deadline.
         fn timeouts(alarm: &mut LastingAlarm, sleeps: &[(u64, u64)]) -> Vec<Option<u64>> {
             let each = sleeps.iter().map(|&(now, until)| {
                 let span = Duration::from_millis(until - now);
@@ -191,7 +193,7 @@ mod lasting {
             assert!(first[..first.len() - 1].iter().all(Option::is_some));
             assert_eq!(first.last(), Some(&None), "it is set now");
             assert_eq!(timeouts(&mut alarm, &[(20, 700), (699, 700), (30, 900)]), [None; 3]);
-            // It would come too late, or has come.
+            // The alarm would ring too late, or has rung.
             assert_eq!(timeouts(&mut alarm, &[(40, 60), (700, 800)]), [Some(20), Some(100)]);
         }
 
@@ -199,7 +201,8 @@ mod lasting {
         fn an_alarm_that_is_set_late_rings_in_time() {
             let mut own = OwnPoll::new(3, &clock(59_990)).unwrap();
             let begun = Instant::now();
-            // The process stood still for nearly a minute between its last look at the clock, at 0, and this.
+            // The process was stopped for nearly a minute between its last reading of the clock, at
+            // 0, and now.
             assert!(own.alarm.set(at(60_000)));
             assert!(!own.sleep(Some(Duration::from_secs(60)), at(0)).unwrap().is_empty());
             assert!(begun.elapsed() >= Duration::from_millis(10));
@@ -235,7 +238,7 @@ mod lasting {
             };
             assert_eq!(tokens, [mio::Token(3)]);
             assert!(begun.elapsed() >= SPAN);
-            // Set again, it does not report the time before.
+            // An alarm that is set again does not report the earlier time.
             own.alarm.clock = clock(41);
             assert!(own.alarm.set(at(60_000)));
             assert!(own.sleep(Some(Duration::ZERO), at(41)).unwrap().is_empty());

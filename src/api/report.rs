@@ -1,7 +1,7 @@
-//! Outcomes in words: each node's vote and state.
+//! Reports of outcomes and node states in words.
 //!
-//! The core's refusals name nodes by number and causes by kind, inline and without memory of their
-//! own. Here they get addresses and details, for people.
+//! Refusals of the core name nodes by number and causes by kind, inline and without allocating. The
+//! reports add addresses and details for people.
 
 use std::error::Error;
 use std::fmt;
@@ -15,30 +15,29 @@ use crate::proto::{
     RestartGuardState, Settings, Silence, Vote,
 };
 
-/// Why a lock was not granted or not extended, with every node's vote.
+/// A reason why a lock was not granted or not extended, with the vote of each node.
 ///
-/// As text: `lock invoices: no quorum: 2 of 5 granted, 3 needed; node 3 10.0.0.3:6379: connection refused; …`. A [`Driver`]'s
-/// does not name the lock, which its caller knows by its id.
-///
-/// [`Driver`]: crate::Driver
+/// The text is `lock invoices: no quorum: 2 of 5 granted, 3 needed; node 3 10.0.0.3:6379:
+/// connection refused; …`. The report of a [`Driver`](crate::Driver) does not name the lock, which
+/// its caller knows by its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalReport {
-    /// Apart, so that an error is small.
+    /// The refusal, boxed to keep errors small.
     refusal: Box<Refusal>,
     nodes: Vec<NodeVote>,
-    /// Too few nodes vote, and all look new.
+    /// Set if too few nodes vote and all look new.
     is_new: bool,
     lock: Option<LockName>,
 }
 
-/// One node's part in a refusal.
+/// The part of one node in a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeVote {
-    /// The node's number, from one.
+    /// The number of the node, from one.
     pub number: usize,
-    /// Where it listens.
+    /// The address of the node.
     pub address: Address,
-    /// What it said; `None` if the attempt was decided or over before.
+    /// The vote of the node; `None` if the attempt was decided or ended before it voted.
     pub vote: Option<Vote>,
     words: String,
 }
@@ -47,7 +46,7 @@ impl RefusalReport {
     pub(super) fn new(addresses: &[Address], core: &Core, refusal: Refusal) -> Self {
         let config = core.config();
         let is_quarantined = |id| refusal.votes.of(id) == Some(Vote::Fail(Cause::Quarantined));
-        // The verdict does not wait for the last node.
+        // The verdict does not wait for the last node, so a node that has not answered may be new.
         let may_be_new = |node| {
             looks_new(core.restart_guard_state(node))
                 || core.node_state(node) == NodeState::Connecting
@@ -81,45 +80,46 @@ impl RefusalReport {
         Self { refusal: Box::new(refusal), nodes: nodes.collect(), is_new: false, lock: None }
     }
 
-    /// The same, of a lock on these resources.
+    /// Adds the names of the resources of the lock.
     pub(super) fn of_lock<'r>(self, resources: impl Iterator<Item = &'r [u8]>) -> Self {
         Self { lock: Some(LockName::new(resources)), ..self }
     }
 
-    /// The reason in one word.
+    /// Returns the reason without details.
     #[must_use]
     pub fn reason(&self) -> RefusalReason {
         self.refusal.reason
     }
 
-    /// Whether a quorum of the nodes voted and somebody holds the resource, as opposed to nodes
-    /// that are no voters. It tells the two apart also when the time was over.
+    /// Returns whether a quorum of the nodes voted and another client holds the resource. If not,
+    /// too few nodes vote. The two are also told apart when the time ran out.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         self.refusal.votes.is_contended() || self.was_queued()
     }
 
-    /// Whether no node was asked, because others in this process wanted the resource before it.
+    /// Returns whether no node was asked, because other requests in this process were first in
+    /// line.
     fn was_queued(&self) -> bool {
         let votes = &self.refusal.votes;
         let answers = votes.grants().len() + votes.denies().len() + votes.fails().len();
         self.refusal.reason == RefusalReason::OutOfTime && answers == 0
     }
 
-    /// Whether it was refused because all nodes are new, as far as can be seen, and nobody has said so
-    /// yet. See [`init`](crate::init).
+    /// Returns whether the request was refused because all nodes look new and have not been
+    /// declared so. See [`init`](crate::init).
     #[must_use]
     pub fn are_nodes_new(&self) -> bool {
         self.is_new
     }
 
-    /// How long the keys in the way live on if nobody extends them, as far as it is known.
+    /// Returns how long the conflicting keys live on if no holder extends them, as far as known.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.refusal.remaining
     }
 
-    /// All nodes, in order.
+    /// Returns the votes of all nodes, in order.
     #[must_use]
     pub fn node_votes(&self) -> &[NodeVote] {
         &self.nodes
@@ -152,7 +152,7 @@ impl fmt::Display for RefusalReport {
     }
 }
 
-/// Shown if all nodes look new.
+/// The hint shown if all nodes look new.
 const NEW: &str = "; if these nodes are new and never held a lock, say so once: redbolt::init or the \
     command `redbolt init`, in a test ConfigBuilder::new_nodes; otherwise they vote when their \
     quarantine is over";
@@ -165,7 +165,7 @@ impl fmt::Display for NodeVote {
     }
 }
 
-/// Which nodes can vote.
+/// The states of all nodes, which show whether a lock can be acquired.
 #[derive(Clone, Debug)]
 pub struct NodeReport {
     /// All nodes, in order.
@@ -173,25 +173,25 @@ pub struct NodeReport {
     quorum: usize,
 }
 
-/// Whether one node can vote.
+/// The state of one node, which shows whether it can vote.
 #[derive(Clone, Debug)]
 pub struct NodeStatus {
-    /// The node's number, from one.
+    /// The number of the node, from one.
     pub number: usize,
-    /// Where it listens.
+    /// The address of the node.
     pub address: Address,
-    /// Its state.
+    /// The state of the node.
     pub state: NodeState,
-    /// Its restart guard.
+    /// The state of its restart guard.
     pub restart_guard: RestartGuardState,
-    /// Whether it tells of changes to those who wait.
+    /// The state of its push notifications to waiters.
     pub push: PushState,
-    /// Why waiters cannot queue there, if that was found out.
+    /// The reason why waiters cannot queue there; `None` if none was found.
     pub no_queue: Option<Cause>,
-    /// Why those who wait for another library's lock do not hear the channel there on which that library tells of
-    /// releases, if that was found out.
+    /// The reason why waiters for a lock of another library do not receive that library's release
+    /// channel there; `None` if none was found.
     pub no_channel: Option<Cause>,
-    /// Its replicas when its connection was opened, if it told.
+    /// The replicas of the node when its connection was opened, if it reported them.
     pub replicas: Option<Replicas>,
     is_silent: bool,
     words: String,
@@ -226,8 +226,9 @@ impl NodeStatus {
         }
     }
 
-    /// Whether the node has not answered although it has had the time for it: it is [suspected](NodeState::Suspected), or the first
-    /// connection to it, or its handshake, takes longer than to any place on Earth. It may answer yet.
+    /// Returns whether the node is overdue but may still answer: it is
+    /// [suspected](NodeState::Suspected), or the first connection to it, or its handshake, takes
+    /// longer than a round trip to any place on Earth.
     #[must_use]
     pub fn seems_to_hang(&self) -> bool {
         self.is_silent
@@ -241,30 +242,32 @@ impl NodeReport {
         Self { nodes: nodes.collect(), quorum: config.quorum() }
     }
 
-    /// Whether enough nodes are ready for a lock.
+    /// Returns whether enough nodes are ready for a lock.
     #[must_use]
     pub fn has_quorum(&self) -> bool {
         self.ready() >= self.quorum
     }
 
-    /// Whether all nodes look as if they had never held a lock: they had no restart guard when they were first
-    /// looked at. Nodes that have all lost their memory look the same. See [`init`](crate::init).
+    /// Returns whether all nodes look as if they had never held a lock: none had a restart guard
+    /// when it was first read. Nodes that have all lost their memory look the same. See
+    /// [`init`](crate::init).
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.nodes.iter().all(|node| looks_new(node.restart_guard))
     }
 
-    /// Whether each node is ready or known not to be.
+    /// Returns whether each node is known to be ready or not.
     pub(super) fn is_connected(&self) -> bool {
         self.nodes.iter().all(|node| node.state != NodeState::Connecting)
     }
 
-    /// Whether each node is known to send notifications, or not to.
+    /// Returns whether each node is known to send notifications or not.
     pub(super) fn is_push_settled(&self) -> bool {
         self.nodes.iter().all(|node| node.push != PushState::Opening)
     }
 
-    /// A link that was refused is being opened again meanwhile: why it was refused says more.
+    /// Replaces the state of each node that is connecting by its state in `before`. After a refusal
+    /// a link is reopened, and the reason for the refusal is more useful.
     pub(super) fn or_before(mut self, before: Self) -> Self {
         let nodes = self.nodes.iter_mut().zip(before.nodes);
         for (node, before) in nodes.filter(|(node, _)| node.state == NodeState::Connecting) {
@@ -273,20 +276,21 @@ impl NodeReport {
         self
     }
 
-    /// How many nodes a lock needs.
+    /// Returns how many nodes a lock needs.
     #[must_use]
     pub fn quorum(&self) -> usize {
         self.quorum
     }
 
-    /// How many nodes are ready.
+    /// Returns how many nodes are ready.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.nodes.iter().filter(|node| node.state == NodeState::Ready).count()
     }
 }
 
-/// One that was set up votes, or is quarantined for having been something else before.
+/// Returns whether the node had no restart guard when it was first read. A node that was set up
+/// votes, or is quarantined for another reason.
 fn looks_new(restart_guard: RestartGuardState) -> bool {
     match restart_guard {
         RestartGuardState::Quarantined { found, .. } | RestartGuardState::Found(found) => {
@@ -328,7 +332,7 @@ impl fmt::Display for NodeStatus {
 
 const UNREACHED: &str = "no connection so far: the host is down, or packets to it are dropped";
 
-/// Why a node has not answered a question that was not waited for as long as an answer may take.
+/// Explains why a node has not answered a question that was awaited for less than its full timeout.
 pub(super) fn unanswered(addresses: &[Address], core: &Core, node: NodeId) -> String {
     match (core.node_state(node), core.silence(node)) {
         (NodeState::Ready, _) => "no answer".to_owned(),
@@ -337,7 +341,7 @@ pub(super) fn unanswered(addresses: &[Address], core: &Core, node: NodeId) -> St
     }
 }
 
-/// A cause in words, with the numbers and details that belong to it.
+/// Describes a cause in words, with its numbers and details.
 pub(super) fn explain(core: &Core, node: NodeId, cause: Cause) -> String {
     in_words(core.config().settings(), cause, core.detail(node, cause).as_deref())
 }

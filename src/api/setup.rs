@@ -1,8 +1,7 @@
-//! Setting up the restart guards of a set of nodes: once in its life, or when its limits change.
+//! Setup of the restart guards of a set of nodes: once in its life, or when its limits change.
 //!
-//! Apart from `client` because it is an operator's act, and one that no program may do at each start:
-//! nodes that are called new are believed to have granted nothing. Not here: what is written when, see
-//! [`Setup`].
+//! Only an operator may decide it, and no program may do it at each start: nodes that are declared
+//! new are trusted to have granted nothing. See [`Setup`] for what is written when.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -15,10 +14,10 @@ use super::start::StartError;
 use crate::proto::restart_guard::Found;
 use crate::proto::{Cause, NodeState, RestartGuard, RestartGuardState, Setup, messages, sources};
 
-/// Says that these nodes are new: none of them ever granted a lock, so that they can vote at once.
+/// Declares these nodes new: none of them has ever granted a lock, so they can vote at once.
 ///
-/// Run it once in the life of a set of nodes, with the `max_ttl` that all its clients have; never in a
-/// start script: see [new nodes](crate::manual::restart_guard#new-nodes).
+/// Run it once in the life of a set of nodes, with the `max_ttl` that all its clients have. Never
+/// run it in a start script: see [new nodes](crate::manual::restart_guard#new-nodes).
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -32,23 +31,23 @@ use crate::proto::{Cause, NodeState, RestartGuard, RestartGuardState, Setup, mes
 ///
 /// # Errors
 ///
-/// A node votes already, or has another restart guard, or was not reached within `within`. Nothing was written
-/// then, except in [`SetupError::Incomplete`].
+/// A node votes already, has another restart guard, or was not reached within `within`. Nothing was
+/// written then, except for [`SetupError::Incomplete`].
 pub fn init(config: &Config, within: Duration) -> Result<NodeReport, SetupError> {
     set_up(config, Setup::Init, within)
 }
 
-/// Moves a set of nodes to another `max_ttl`, or to another number of nodes.
+/// Changes the `max_ttl` of a set of nodes, or the number of its nodes.
 ///
-/// `config` has the new values; all clients have to be given them too, and are refused until they are. Run it
-/// again until it succeeds, and read [one set, one
-/// configuration](crate::manual::restart_guard#one-set-one-configuration) first: some changes need nodes to be
-/// stopped before, or kept up after.
+/// `config` has the new values. All clients need them too, and are refused until they have them.
+/// Run it again until it succeeds. Read [one set, one
+/// configuration](crate::manual::restart_guard#one-set-one-configuration) first: some changes need
+/// nodes to be stopped before, or kept up after.
 ///
 /// # Errors
 ///
-/// A node was not reached within `within`, its restart guard cannot be read, or the user may not run
-/// `CLIENT KILL`. Nothing was written then, except in [`SetupError::Incomplete`].
+/// A node was not reached within `within`, its restart guard cannot be read, or the user may not
+/// run `CLIENT KILL`. Nothing was written then, except for [`SetupError::Incomplete`].
 pub fn init_change(config: &Config, within: Duration) -> Result<NodeReport, SetupError> {
     set_up(config, Setup::Change, within)
 }
@@ -86,8 +85,9 @@ fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport,
     }
 }
 
-/// Asks the nodes that have not answered. One node is enough to refuse, and the report is to name all. The connections
-/// write nothing: a restart guard that vanishes meanwhile does not make a set new.
+/// Queries the nodes that have not answered, so that the report covers all although one node is
+/// enough to refuse. These connections write nothing: a restart guard that vanishes in the meantime
+/// does not make a set new.
 fn inspect_the_rest(config: &Config, mut report: NodeReport, within: Duration) -> NodeReport {
     let is_open = |node: &NodeStatus| {
         node.restart_guard == RestartGuardState::Unknown && node.state == NodeState::Connecting
@@ -102,7 +102,8 @@ fn inspect_the_rest(config: &Config, mut report: NodeReport, within: Duration) -
     report
 }
 
-/// Links are opened again all the time, so that most of it they are "still connecting".
+/// Stores the last failure of each node. Links are reopened repeatedly, so a failed node is "still
+/// connecting" most of the time.
 fn note_failures(report: &NodeReport, failures: &mut [Option<NodeStatus>]) {
     for (node, failure) in report.nodes.iter().zip(failures) {
         match node.state {
@@ -113,7 +114,7 @@ fn note_failures(report: &NodeReport, failures: &mut [Option<NodeStatus>]) {
     }
 }
 
-/// Says of a node why it is not there, or what only an operator can mend.
+/// Restores the failure of each node that is not connected, or that only an operator can fix.
 fn recall_failures(report: &mut NodeReport, failures: Vec<Option<NodeStatus>>) {
     for (node, failure) in report.nodes.iter_mut().zip(failures) {
         let Some(failure) = failure else { continue };
@@ -124,7 +125,7 @@ fn recall_failures(report: &mut NodeReport, failures: Vec<Option<NodeStatus>>) {
     }
 }
 
-/// Whether only an operator can mend a node, and all others have said what they are.
+/// Returns whether only an operator can fix some node and all others have answered.
 fn is_hopeless(report: &NodeReport, failures: &[Option<NodeStatus>]) -> bool {
     let lasts = |failure: &NodeStatus| matches!(failure.state, NodeState::Down(cause) if cause.is_configuration());
     let has_answered = |(node, failure): (&NodeStatus, &Option<NodeStatus>)| {
@@ -135,7 +136,7 @@ fn is_hopeless(report: &NodeReport, failures: &[Option<NodeStatus>]) -> bool {
 
 enum SetupProgress {
     Done,
-    /// There are guards where there must be none.
+    /// Restart guards exist where there must be none.
     Guarded,
     Open,
 }
@@ -161,28 +162,28 @@ fn progress(report: &NodeReport, setup: Setup, written: bool) -> SetupProgress {
 }
 
 messages! {
-    /// Why the restart guards of a set were not written.
+    /// A reason why the restart guards of a set were not written.
     #[derive(Debug)]
     #[non_exhaustive]
     pub enum SetupError {
-        /// The configuration has no restart guard.
+        /// The restart guard is off in the configuration.
         RestartGuardOff: "the restart guard is off: there is nothing to set up",
-        /// A node votes, or has another restart guard: the set is not new. The other nodes were asked as well, so
-        /// that each that answered in time tells what it is.
+        /// A node votes, or has another restart guard: the set is not new. The other nodes were
+        /// queried too, so the report shows the state of each that answered in time.
         Guarded(report: NodeReport): "not new: a node votes or has another restart guard; nothing was written{}"
             with (RestartGuards(report)),
         /// Restart guards were written, and not all nodes confirmed theirs in time.
         Incomplete(report: NodeReport): "incomplete: not every node has confirmed its restart guard{}"
             with (RestartGuards(report)),
-        /// No connection could be begun.
+        /// No connection could be started.
         Start(error: StartError): "{error}",
-        /// Not all nodes could be asked in time, or one cannot be set up.
+        /// Not all nodes could be queried in time, or one cannot be set up.
         Unready(report: NodeReport): "not all nodes can be set up; nothing was written{}"
             with (RestartGuards(report)),
     }
 }
 
-/// What each node says of its restart guard.
+/// The restart guards that the nodes report.
 struct RestartGuards<'r>(&'r NodeReport);
 
 impl fmt::Display for RestartGuards<'_> {

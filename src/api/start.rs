@@ -1,4 +1,4 @@
-//! Why a client, a driver or an engine was not started.
+//! The error of starting a client, a driver or an engine.
 
 use std::io;
 
@@ -6,21 +6,23 @@ use super::config::ConfigError;
 use crate::proto::{messages, sources};
 
 messages! {
-    /// Why a [`Client`](crate::Client), a [`Driver`](crate::Driver) or an [`Engine`](crate::Engine) was not started.
+    /// A reason why a [`Client`](crate::Client), a [`Driver`](crate::Driver) or an
+    /// [`Engine`](crate::Engine) was not started.
     ///
-    /// It turns into an [`io::Error`], for programs that have no error of their own.
+    /// It converts to an [`io::Error`], for programs that have no error type.
     #[derive(Debug)]
     #[non_exhaustive]
     pub enum StartError {
-        /// The configuration does not hold, of [`Client::connect`](crate::Client::connect) and [`Engine::connect`](crate::Engine::connect).
+        /// The configuration is invalid, in [`Client::connect`](crate::Client::connect) or
+        /// [`Engine::connect`](crate::Engine::connect).
         Config(error: ConfigError): "{error}",
         /// The system has no file descriptors, no threads or no randomness left.
         Io(error: io::Error): "{error}",
         /// The range of tokens for [`Driver::in_registry`](crate::Driver::in_registry) is too small.
         Tokens {
-            /// How many were given.
+            /// The number of tokens given.
             given: usize,
-            /// How many there must be.
+            /// The number of tokens needed.
             needed: usize,
         }: "{given} tokens given, {needed} needed",
     }
