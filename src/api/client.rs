@@ -362,6 +362,7 @@ impl Drop for Client {
     fn drop(&mut self) {
         let driver = self.driver.get_mut();
         driver.sockets.release_all();
+        // Nodes that do not confirm in time keep the lock until its TTL ends.
         driver.wait_while(LAST_RELEASES, Driver::has_pending_releases);
     }
 }

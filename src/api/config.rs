@@ -585,6 +585,7 @@ impl Password {
         };
         let wrong = |reason: String| ConfigFault::PasswordFile { file: file.clone(), reason };
         let mut password = fs::read(&file).map_err(|error| wrong(error.to_string()))?;
+        // Editors end a file with a line break, which is not part of the password.
         if password.pop_if(|byte| *byte == b'\n').is_some() {
             password.pop_if(|byte| *byte == b'\r');
         }

@@ -98,8 +98,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// [`StartError::Tokens`]: the range is too small. [`StartError::Io`]: the system has no file descriptors
-    /// left.
+    /// [`StartError::Tokens`]: the range is too small. [`StartError::Io`]: the system has no file
+    /// descriptors left.
     pub fn in_registry(
         config: Config,
         registry: &Registry,
@@ -180,6 +180,7 @@ impl Driver {
 
     /// Releases as [`release`](Self::release) does, with the caller's reading of the clock.
     pub(super) fn release_at(&mut self, id: LockId, now: ClockReading) {
+        // A forked child must not release a lock that its parent holds.
         if self.is_ours() {
             self.sockets.core_mut().release(id, now);
             self.finish();
@@ -495,8 +496,8 @@ impl Driver {
         }
     }
 
-    /// Runs the rest of a turn. After a read it skips the poll for readiness, unless events are due
-    /// that only the poller reports: those would wait for as long as answers keep coming.
+    /// Runs the rest of a turn. After a read it skips the poll for readiness, except for events that
+    /// only the poller reports: those would wait for as long as answers keep coming.
     fn turn(&mut self, has_read: bool, timeout: Option<Duration>) {
         // A forked child would take events from its parent's poll.
         if !self.is_ours() {
@@ -540,7 +541,7 @@ impl Driver {
                     return event;
                 }
             }
-            // This runs in a callback of the log.
+            // A callback of the log may have forked, and this is the child.
             if !self.is_ours() {
                 return Event::Lost(id, LossCause::Forked);
             }
@@ -549,7 +550,8 @@ impl Driver {
         }
     }
 
-    /// Processes until each of these locks is granted, lost or refused. Returns the refusals.
+    /// Processes until each of these locks was granted or refused. Returns the refusals. A granted
+    /// lock may be lost since.
     pub(super) fn outcomes(&mut self, mut open: HashSet<LockId>) -> HashMap<LockId, Refusal> {
         let mut refused = HashMap::new();
         loop {
@@ -755,6 +757,8 @@ impl Driver {
     }
 
     fn check_process(&self) -> Result<(), RequestError> {
+        // A forked child shares the sockets of its parent, and its bytes would mix with the
+        // parent's.
         if self.is_ours() { Ok(()) } else { Err(RequestError::Forked) }
     }
 }

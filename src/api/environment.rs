@@ -1,4 +1,4 @@
-//! A configuration from the variables of the environment that the command `redbolt` reads.
+//! The configuration from the environment variables that the command `redbolt` reads.
 //!
 //! Invariant: a value that cannot be used is a fault that names its variable and never repeats the
 //! value, which may hold a password.
@@ -23,7 +23,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Everything that is wrong, each with the name of its variable, and what
+    /// Returns all faults at once, each with the name of its variable, and those that
     /// [`ConfigBuilder::build`] reports.
     pub fn from_env() -> Result<Self, ConfigError> {
         Self::builder().from_env().build()
@@ -31,8 +31,8 @@ impl Config {
 }
 
 impl ConfigBuilder {
-    /// Adds what the `REDBOLT_*` variables of the environment give. An empty variable counts as
-    /// unset, and a value that cannot be used is reported by [`build`](Self::build).
+    /// Adds the settings in the `REDBOLT_*` variables of the environment. An empty variable counts
+    /// as unset. A value that cannot be used is reported by [`build`](Self::build).
     ///
     /// | variable | value |
     /// |---|---|
@@ -135,8 +135,8 @@ fn restart_trust(word: &str) -> Option<RestartTrust> {
     }
 }
 
-/// Reads a duration. A number without a unit is rejected, because a unit that is guessed wrong is
-/// worse than an error.
+/// Parses a duration. A number without a unit is rejected, because guessing the wrong unit is worse
+/// than an error.
 fn span(text: &str) -> Result<Duration, &'static str> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

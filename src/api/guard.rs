@@ -112,7 +112,7 @@ impl<'c> LockGuard<'c> {
 
     /// Turns an exclusive lock into a shared one, without shortening its validity. It does not fail
     /// for lack of nodes: the holder is a reader from the call on. The call returns when other
-    /// readers may enter, or when it is known that they must wait until the lock is released or its
+    /// readers may enter, or when they are known to be blocked until the lock is released or its
     /// TTL ends.
     ///
     /// The lock keeps its fencing token. Readers that come later may have a higher one.
@@ -136,6 +136,7 @@ impl<'c> LockGuard<'c> {
         driver.catch_up_with(self.id);
         match change(&mut driver, self.id) {
             Ok(()) => {}
+            // The holder must stop its work, so this is a loss and not an invalid request.
             Err(RequestError::Forked | RequestError::NotHeld) => {
                 let cause = loss(driver.state(self.id));
                 return Err(ExtendError::Lost(driver.lock_lost(self.id, cause)));
@@ -159,13 +160,15 @@ impl<'c> LockGuard<'c> {
     /// `None` if the lock is lost.
     ///
     /// Waits for nodes that have not answered yet, because only those that have will count for the
-    /// lock: for at most a twentieth of its validity, and at most half a second.
+    /// lock. It waits for at most the shortest of a twentieth of the validity, half a second, and
+    /// the [response timeout](super::ConfigBuilder::response_timeout).
     #[must_use = "the lock stays taken, and only the record can release it"]
     pub fn detach(mut self) -> Option<DetachedLock> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let patience = driver.detach_timeout(self.id);
         driver.wait_while(patience, |driver| driver.awaits_answers(self.id));
+        // A lock that expired during the wait must not be passed on as held.
         if driver.remaining(self.id).is_zero() {
             return None;
         }
@@ -211,7 +214,7 @@ impl Drop for LockGuard<'_> {
 
 debug_by_name!(LockGuard<'_> { remaining });
 
-/// Returns how a lock was lost that its holder did not release. A lock that the core has forgotten
+/// Returns why a lock that its holder did not release was lost. A lock that the core has forgotten
 /// expired longer than its TTL ago.
 pub(super) fn loss(state: LockState) -> LossCause {
     match state {

@@ -1,7 +1,7 @@
-//! The ways to hold a lock.
+//! The APIs that hold locks.
 //!
-//! All of them drive the same [`Core`](crate::proto::Core) through the same sockets, and differ in who waits: see
-//! [choosing an API](crate::manual::choosing_an_api).
+//! All of them drive the same [`Core`](crate::proto::Core) through the same sockets, and differ in
+//! which thread waits: see [choosing an API](crate::manual::choosing_an_api).
 
 mod builder;
 mod busy;

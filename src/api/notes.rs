@@ -99,6 +99,7 @@ impl Notes {
         if state == NodeState::Connecting || noted.state == Some(state) && !is_news {
             return;
         }
+        // The state is recorded before the note because the log may panic.
         (noted.state, noted.reconnects) = (Some(state), reconnects);
         let node = &NodeStatus::new(addresses, core, id);
         self.log.note(&match state {

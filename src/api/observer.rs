@@ -27,7 +27,7 @@ impl<'c> Observer<'c> {
     /// at first, then a change. Returns `None` if there is none in that time, and in a forked
     /// child.
     ///
-    /// Of several changes since the last call only the last is returned.
+    /// If there were several changes since the last call, only the last is returned.
     pub fn changed(&mut self, within: Duration) -> Option<Observation> {
         let mut driver = self.driver.borrow_mut();
         let until = instant_in(within);

@@ -113,6 +113,7 @@ mod lasting {
                 return timeout;
             }
             let until = now + span;
+            // An alarm that rings after `until` would let the sleep miss its deadline.
             let is_in_time = now < self.due_at && self.due_at <= until;
             let is_set = is_in_time || self.count_sleep(span, now) && self.set(until);
             timeout.filter(|_| !is_set)

@@ -67,6 +67,7 @@ fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport,
         match progress(&report, setup, driver.sockets.core().has_set_up()) {
             SetupProgress::Done => return Ok(report),
             SetupProgress::Guarded => {
+                // Its connections may still write restart guards, so it is closed first.
                 drop(driver);
                 return Err(SetupError::Guarded(inspect_the_rest(config, report, left)));
             }
