@@ -291,7 +291,6 @@ impl Client {
         Ok(LockGuard::new(&self.driver, id, detached.mode()))
     }
 
-    /// Begins a view of a resource and waits for its result.
     fn view<T>(
         &self,
         begin: impl FnOnce(&mut Driver) -> Result<ViewId, RequestError>,

@@ -155,7 +155,6 @@ impl Config {
         self.core.node_ids()
     }
 
-    /// Returns the address of a node.
     pub(super) fn address(&self, node: NodeId) -> &Address {
         &self.addresses[node.index()]
     }
@@ -185,7 +184,6 @@ pub struct ConfigBuilder {
     sentinel_tls: SentinelTls,
 }
 
-/// The source of a password.
 #[derive(Clone, Debug)]
 enum Password {
     Known(Secret),
@@ -479,7 +477,6 @@ impl ConfigBuilder {
     }
 }
 
-/// The settings of TLS.
 #[cfg(feature = "tls")]
 impl ConfigBuilder {
     builder_methods! {
@@ -533,7 +530,6 @@ impl ConfigBuilder {
 }
 
 impl ConfigBuilder {
-    /// Records a fault, which [`build`](Self::build) reports.
     pub(super) fn report(&mut self, fault: ConfigFault) {
         self.faults.push(fault);
     }

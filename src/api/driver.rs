@@ -459,7 +459,6 @@ impl Driver {
         }
     }
 
-    /// Reads the clock.
     pub(super) fn now(&self) -> ClockReading {
         self.config.clock().now()
     }
@@ -730,7 +729,6 @@ impl Driver {
         self.sockets.core_mut().poll_event()
     }
 
-    /// Returns whether there is a log.
     pub(super) fn has_log(&self) -> bool {
         self.notes.is_some()
     }
@@ -804,7 +802,6 @@ const MAX_DETACH_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time since the last read within which connections are assumed to be open.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// A span of a hundred years.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 #[cfg(test)]

@@ -26,7 +26,6 @@ pub struct LockGuard<'c> {
     /// The sharing mode after the last change. It is kept here because the core forgets a lock once
     /// no node can keep it.
     mode: LockMode,
-    /// Set once the release has begun.
     released: bool,
 }
 
@@ -126,7 +125,6 @@ impl<'c> LockGuard<'c> {
         self.change(Driver::downgrade, awaited)
     }
 
-    /// Begins a change of the lock and waits for its outcome.
     fn change(
         &mut self,
         change: impl FnOnce(&mut Driver, LockId) -> Result<(), RequestError>,
@@ -182,7 +180,7 @@ impl<'c> LockGuard<'c> {
     ///
     /// # Errors
     ///
-    /// The lock was lost before, so another client may have held it. What nodes still keep of it is
+    /// The lock was lost before, so another client may have held it. Its keys that are left on nodes are
     /// released.
     pub fn release(mut self) -> Result<Released, LockLost> {
         self.released = true;

@@ -235,7 +235,6 @@ impl fmt::Display for ForceUnlockReport {
     }
 }
 
-/// Describes the fate of what was there.
 fn what_became(state: &KeyState, fate: Option<Fate>) -> String {
     match (state, fate) {
         (KeyState::Free, _) => "nothing was there".to_owned(),

@@ -17,7 +17,6 @@ impl LockName {
         Self(shown.collect::<Vec<_>>().join(", "))
     }
 
-    /// Returns the names alone.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }

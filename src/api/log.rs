@@ -12,9 +12,9 @@ use crate::proto::{Cause, LockId, LossCause, RefusalReason, Released, messages};
 ///
 /// It is called on the thread that drives the locks, when events are returned: in
 /// [`Driver::poll_event`](super::Driver::poll_event), inside the calls of a
-/// [`Client`](super::Client), and on the thread of an [`Engine`](super::Engine). It must not block,
-/// because no lock is extended or released while it runs. It must not use the client or driver that
-/// called it, and must not wait for the engine.
+/// [`Client`](super::Client), and on the thread that drives an [`Engine`](super::Engine). It must
+/// not block, because no lock is extended or released while it runs. It must not use the client or
+/// driver that called it, and must not wait for the engine.
 ///
 /// A panic in it propagates out of the call that returned the event, and that event is lost. The
 /// locks are not harmed. An engine catches and counts the panic

@@ -58,7 +58,6 @@ impl MetricsReport {
         self.to_string()
     }
 
-    /// Writes the counts of all nodes together.
     fn totals(&self, text: &mut Exposition<'_, '_>) -> fmt::Result {
         for (name, help, count) in COUNTERS {
             text.family(name, "counter", help)?;
@@ -95,7 +94,6 @@ impl MetricsReport {
         Self::waits(of, text)
     }
 
-    /// Writes the times of waiting and of holding.
     fn waits(of: &Metrics, text: &mut Exposition<'_, '_>) -> fmt::Result {
         let name = "wait_seconds";
         text.family(name, "histogram", "From acquire to grant or refusal.")?;

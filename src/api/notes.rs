@@ -12,7 +12,6 @@ use super::report::{NodeStatus, RefusalReport, explain};
 use crate::net::Address;
 use crate::proto::{Cause, Core, Event, LockId, NodeId, NodeState, PushState};
 
-/// The maker of notes.
 pub(super) struct Notes {
     log: Arc<dyn Log>,
     nodes: Vec<NotedNode>,

@@ -79,7 +79,6 @@ mod lasting {
 
     /// An alarm that stays set over many sleeps.
     pub(super) struct LastingAlarm {
-        /// The token under which it is registered.
         token: mio::Token,
         /// The alarm; `None` if the system has none left.
         alarm: Option<Alarm>,

@@ -152,7 +152,6 @@ impl fmt::Display for RefusalReport {
     }
 }
 
-/// The hint shown if all nodes look new.
 const NEW: &str = "; if these nodes are new and never held a lock, say so once: redbolt::init or the \
     command `redbolt init`, in a test ConfigBuilder::new_nodes; otherwise they vote when their \
     quarantine is over";

@@ -184,7 +184,6 @@ messages! {
     }
 }
 
-/// The restart guards that the nodes report.
 struct RestartGuards<'r>(&'r NodeReport);
 
 impl fmt::Display for RestartGuards<'_> {
