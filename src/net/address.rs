@@ -79,6 +79,7 @@ impl Address {
         let wrong = |fault| AddressError { fault, shown: presentable(text) };
         let text = without_mark(text).map_err(wrong)?;
         let (address, settings) = parse(text, HAS_TLS).map_err(wrong)?;
+        // `credentials` returns an empty password only if the text has none.
         let nothing = Secret::new(Vec::new());
         let is_missing = settings.credentials.as_ref().is_some_and(|it| it.password == nothing);
         Ok((address, settings, is_missing.then(|| wrong(AddressFault::PasswordMissing))))
@@ -161,6 +162,7 @@ fn unix(f: &mut fmt::Formatter<'_>, path: &str) -> fmt::Result {
     }
     f.write_str("unix://")?;
     for char in path.chars() {
+        // % and ? have a meaning in `unix://` addresses.
         match is_printable(char) && !matches!(char, '%' | '?') {
             true => f.write_char(char)?,
             false => {
@@ -227,6 +229,7 @@ fn parse(text: &str, has_tls: bool) -> Result<(Address, NodeSettings), AddressFa
     if text.is_empty() {
         return Err(AddressFault::Empty);
     }
+    // Not percent-decoded, so that every displayed path parses to itself.
     if let Some(path) = text.strip_prefix("unix:/").filter(|path| !path.starts_with('/')) {
         return Ok((socket(path)?, NodeSettings::default()));
     }
@@ -260,6 +263,7 @@ fn over_tcp(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
 
 /// Splits text at the last `@` into user information and the rest.
 fn without_user(rest: &str) -> Result<(Option<&str>, &str), AddressFault> {
+    // The last @ separates, so that a bare @ in a password is accepted.
     let (user_info, place) = match rest.rsplit_once('@') {
         Some((user_info, place)) => (Some(user_info), place),
         None => (None, rest),
@@ -301,6 +305,7 @@ fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
 
 fn sentinel(text: &str) -> Result<HostPort, AddressFault> {
     match host_or_default(text, SENTINEL_PORT)? {
+        // Host names ignore case: a duplicate would have two votes.
         Address::Name(host, port) => Ok((host.to_ascii_lowercase(), port)),
         Address::Ip(ip, port) => Ok((ip.to_string(), port)),
         _ => Err(AddressFault::Host),
@@ -342,6 +347,7 @@ fn credentials(user_info: &str) -> Result<Credentials, AddressFault> {
         Some((user, password)) => (decoded(user)?, Some(decoded(password)?)),
         None => (decoded(user_info)?, None),
     };
+    // `user:@` and `@` are mistakes: neither names a password.
     if password.as_ref().map_or(user.is_empty(), Vec::is_empty) {
         return Err(AddressFault::PasswordMissing);
     }
@@ -358,6 +364,7 @@ fn host_or_default(text: &str, default_port: u16) -> Result<Address, AddressFaul
     if has_zone(text) {
         return Err(AddressFault::Zone);
     }
+    // Before looking for a port, because an IPv6 address contains colons.
     if let Ok(ip) = text.parse::<Ipv6Addr>() {
         return Ok(Address::Ip(ip.into(), default_port));
     }

@@ -19,6 +19,7 @@ pub(super) fn of(error: &io::Error) -> (Cause, Option<String>) {
             Cause::ConnectionReset
         }
         Kind::HostUnreachable | Kind::NetworkUnreachable => Cause::Unreachable,
+        // Keepalive and `TCP_USER_TIMEOUT` end a connection with this error.
         Kind::TimedOut => Cause::DeadPeer,
         _ => return (Cause::Io, Some(error.to_string())),
     };

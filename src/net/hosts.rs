@@ -85,6 +85,8 @@ impl LookUps {
         let Some(answer) = look_up.answer_by(until) else {
             return Err(io::Error::new(io::ErrorKind::TimedOut, STILL_LOOKED_UP));
         };
+        // An answer is used by the callers that waited, and then dropped: addresses can change. A
+        // newer look-up of the same name stays.
         let mut pending = lock(&self.pending);
         if pending.get(place).is_some_and(|known| Arc::ptr_eq(known, &look_up)) {
             pending.remove(place);
@@ -110,6 +112,7 @@ impl LookUps {
             let answer = this.resolver.resolve(&of);
             ours.answer(answer.map_err(|error| (error.kind(), error.to_string())));
         };
+        // The map stays locked until the insertion, so no other caller begins the same look-up.
         threads::start("redbolt-resolve", resolve)?;
         pending.insert(place.clone(), Arc::clone(&look_up));
         Ok(look_up)

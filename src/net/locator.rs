@@ -292,6 +292,7 @@ impl Locator {
     /// Returns the master that a majority of a node's sentinels names now, if the link leads
     /// elsewhere.
     pub(super) fn other_master(&self, at: usize) -> Option<HostPort> {
+        // A push link follows the master of its node.
         let named = self.subscriptions.named(at % self.node_count())?;
         (self.links[at].master.as_ref() != Some(&named)).then_some(named)
     }
@@ -368,6 +369,7 @@ impl LinkRoute {
     fn take(&mut self, route: Route, connect_timeout: Duration) {
         self.untried = route.addresses;
         self.stagger = STAGGER.min(connect_timeout / (self.untried.len() as u32 + 1));
+        // The next address is taken from the end.
         self.untried.reverse();
         let first = self.turns % self.untried.len().max(1);
         self.untried.rotate_right(first);

@@ -96,6 +96,7 @@ impl Notifier {
 impl Resolver {
     pub(super) fn new(registry: &Registry, token: mio::Token) -> io::Result<Self> {
         let (ringing, bell) = UnixStream::pair()?;
+        // A full socket must not block the thread that rings, nor an empty one the loop.
         ringing.set_nonblocking(true)?;
         bell.set_nonblocking(true)?;
         let mut bell = mio::net::UnixStream::from_std(bell);
@@ -154,6 +155,7 @@ impl Resolver {
 
     /// Takes the next finding. Call it after each wake-up until it returns `None`.
     pub(super) fn next(&mut self) -> Option<Finding> {
+        // The bell is emptied first: a finding that is sent later rings it again.
         let mut sink = [0; 64];
         while matches!(self.bell.read(&mut sink), Ok(1..)) {}
         self.findings.try_recv().ok()

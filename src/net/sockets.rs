@@ -341,6 +341,7 @@ impl Sockets {
     fn follow_master(&mut self, node: usize) {
         self.follow(node);
         self.follow(node + self.core.config().node_count());
+        // The poller does not report unread bytes a second time.
         if self.sockets[node].unread {
             self.read(node, true);
         }
@@ -352,6 +353,7 @@ impl Sockets {
     fn follow(&mut self, at: usize) {
         let Some(named) = self.locator.other_master(at) else { return };
         let link_socket = &self.sockets[at];
+        // The pending look-up will bring the current master.
         if matches!(link_socket.state, SocketState::Resolving) {
             return;
         }
@@ -481,6 +483,7 @@ impl Sockets {
                 Err(error) => {
                     sockets.remove(index).close_in(&self.registry);
                     self.connect_failed(at, &error);
+                    // `connect_failed` may have changed the list, so it is walked again.
                     return self.finish_connecting(at);
                 }
             }
@@ -497,6 +500,7 @@ impl Sockets {
         if let Some(link) = self.sockets[at].link {
             self.core.connected(link, self.clock.now());
         }
+        // The poller has already reported bytes that came with the connect, so they are read here.
         self.write(at);
         self.read(at, true);
     }
@@ -537,6 +541,7 @@ impl Sockets {
                     self.disconnected(at, Cause::ConnectionClosed);
                     return true;
                 }
+                // The core must not see bytes of a server that may have been replaced.
                 Ok(_) if !self.confirm_read(at) => return true,
                 Ok(bytes) => {
                     self.core.received(link, bytes, self.clock.now());
@@ -578,6 +583,7 @@ impl Sockets {
             return false;
         };
         let bytes = self.core.transmit(link);
+        // TLS may have records to send although the core has no bytes.
         if bytes.is_empty() && !socket.has_unsent() {
             return false;
         }

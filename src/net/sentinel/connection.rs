@@ -113,6 +113,7 @@ impl DeadlineStream {
 impl Read for DeadlineStream {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
         self.retrying(|stream, left| {
+            // A timeout limits one call only, so it is set to the time left before each.
             stream.set_read_timeout(Some(left))?;
             stream.read(space)
         })

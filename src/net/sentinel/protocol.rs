@@ -31,6 +31,7 @@ pub(super) fn switched_to(frame: &Frame, master: &str) -> Option<HostPort> {
     let [Frame::Bulk(kind), _, Frame::Bulk(text)] = &parts[..] else { return None };
     let words: Vec<&str> = std::str::from_utf8(text).ok()?.split(' ').collect();
     match words[..] {
+        // Only a published message is a change, not the confirmation of a subscription.
         [name, _, _, host, port] if name == master && &kind[..] == b"message" => {
             host_port(host, port)
         }

@@ -94,6 +94,7 @@ fn certificate(error: &CertificateError) -> String {
             "it is not signed by its issuer: is that another CA of the same name?".to_owned()
         }
         E::InvalidPurpose | E::InvalidPurposeContext { .. } => "it is not for servers".to_owned(),
+        // rustls does not have a variant for this error of webpki.
         E::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
             "it is a CA's own: make one for the server and let the CA sign it".to_owned()
         }

@@ -39,6 +39,7 @@ impl<S: Read + Write> Write for TlsStream<S> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        // An empty write sends the records that the stream has not accepted yet.
         self.session.write(&mut self.stream, &[])?;
         self.stream.flush()
     }
