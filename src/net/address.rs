@@ -43,14 +43,12 @@ pub struct Sentinels {
     /// The hosts and ports, in the order given.
     pub(super) places: Vec<HostPort>,
     pub(super) master: String,
-    /// Connections to the master use TLS, and so do those to the sentinels unless configured
-    /// separately.
+    /// Connections to the master use TLS; sentinels follow unless configured separately.
     pub(super) tls: bool,
 }
 
 impl Address {
-    /// Returns the address of this host and port. A host that is not an IP address is resolved
-    /// later.
+    /// Returns the address of this host, which is resolved later unless it is an IP address.
     pub(super) fn of((host, port): &HostPort, is_tls: bool) -> Self {
         let address = match host.parse() {
             Ok(ip) => Self::Ip(ip, *port),
@@ -113,8 +111,8 @@ impl FromStr for Address {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`parse`](Address::parse), and an error if the text contains a user, a
-    /// password or a database.
+    /// Returns the errors of [`parse`](Address::parse), and an error for a user, password or
+    /// database.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let fault = match without_mark(text).and_then(|text| parse(text, HAS_TLS)) {
             Ok((address, settings)) if settings == NodeSettings::default() => return Ok(address),
@@ -154,8 +152,7 @@ impl fmt::Display for Sentinels {
     }
 }
 
-/// Writes a path unchanged, or percent-encodes it if it contains characters that a terminal would
-/// act on.
+/// Writes a path, percent-encoded if it contains characters that a terminal would act on.
 fn unix(f: &mut fmt::Formatter<'_>, path: &str) -> fmt::Result {
     if path.chars().all(is_printable) {
         return write!(f, "unix:{path}");
@@ -219,7 +216,7 @@ messages! {
 /// Whether this build has TLS.
 const HAS_TLS: bool = cfg!(feature = "tls");
 
-/// Rejects text that begins with the invisible byte order mark that some editors add.
+/// Rejects the invisible byte order mark with which some editors begin a text.
 fn without_mark(text: &str) -> Result<&str, AddressFault> {
     if text.starts_with(BYTE_ORDER_MARK) { Err(AddressFault::ByteOrderMark) } else { Ok(text) }
 }
@@ -249,7 +246,6 @@ fn parse(text: &str, has_tls: bool) -> Result<(Address, NodeSettings), AddressFa
     }
 }
 
-/// Adds TLS to a parsed address.
 fn over_tls((address, settings): (Address, NodeSettings)) -> (Address, NodeSettings) {
     (address.over_tls(), settings)
 }
@@ -261,7 +257,6 @@ fn over_tcp(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
     Ok((host_and_port(host)?, settings(credentials, database)?))
 }
 
-/// Splits text at the last `@` into user information and the rest.
 fn without_user(rest: &str) -> Result<(Option<&str>, &str), AddressFault> {
     // The last @ separates, so that a bare @ in a password is accepted.
     let (user_info, place) = match rest.rsplit_once('@') {
@@ -340,8 +335,7 @@ fn socket(path: &str) -> Result<Address, AddressFault> {
     Ok(Address::Unix(path.into()))
 }
 
-/// Parses `user[:password]`. A user alone gets an empty password, which the configuration replaces
-/// or rejects.
+/// Parses `user[:password]`. Returns an empty password for a user alone.
 fn credentials(user_info: &str) -> Result<Credentials, AddressFault> {
     let (user, password) = match user_info.split_once(':') {
         Some((user, password)) => (decoded(user)?, Some(decoded(password)?)),
@@ -430,8 +424,8 @@ fn decoded(text: &str) -> Result<Vec<u8>, AddressFault> {
     Ok(out)
 }
 
-/// Returns the part of an address that is safe to show. It omits the text before an `@` or after a
-/// `?`, and the text after a colon unless that is a host's port.
+/// Returns the part of an address that is safe to show: without text before an `@` or after a `?`,
+/// and after a colon only a host's port.
 fn presentable(text: &str) -> String {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     // Text that does not look like a scheme may be a password or control a terminal.
@@ -464,8 +458,8 @@ fn presentable(text: &str) -> String {
     format!("{scheme}{hidden}{}{cut}{options}", shown.escape_debug())
 }
 
-/// Returns the user to show. A user followed by a password is not secret, but a single word may be
-/// a misplaced password.
+/// Returns the user to show. A user before a password is not secret; a single word may be a
+/// misplaced password.
 fn user_shown(scheme: &str, user_info: &str) -> String {
     let is_plain =
         |user: &str| user.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
@@ -482,7 +476,7 @@ fn is_scheme(text: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
-/// Returns whether the text after a host's colon can only be a mistyped port: at most as long as a
+/// Returns whether the text after a host's colon can only be a mistyped port: no longer than a
 /// port, and at least half digits.
 fn has_mistyped_port(place: &str) -> bool {
     let Some((host, port)) = place.rsplit_once(':') else { return false };
@@ -493,7 +487,6 @@ fn has_mistyped_port(place: &str) -> bool {
     is_host && is_port && port.len() <= LONGEST_PORT && host_and_port(&format!("{host}:1")).is_ok()
 }
 
-/// The mark that some editors put at the start of a text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The maximum length of a port, in digits.

@@ -3,9 +3,9 @@
 //! `boot` also counts while the machine sleeps: `CLOCK_BOOTTIME` on Linux, `CLOCK_MONOTONIC` on
 //! macOS. `Instant` of `std` does not. With the vDSO, reading a clock needs no system call.
 //!
-//! A fork is detected by a page that the kernel wipes in the child (`MADV_WIPEONFORK`, Linux 4.14),
-//! after every kind of fork, even without `pthread_atfork` handlers. Checking the page is a load,
-//! while `getpid` is a system call; `getpid` is used only if no such page is available.
+//! A page that the kernel wipes in a child (`MADV_WIPEONFORK`, Linux 4.14) reveals every kind of
+//! fork, even without `pthread_atfork` handlers. Checking it is a load, while `getpid`, used where
+//! no such page is available, is a system call.
 //!
 //! An alarm (`timerfd_create` on the boot clock, Linux 3.15) is a kernel timer that stays set while
 //! threads sleep and wake. `api::own_poll` waits for alarms.
@@ -25,8 +25,8 @@ use std::io;
 
 use crate::proto::{ClockReading, Timestamp};
 
-/// The clocks of a client: the machine's, possibly with readings modified by a test. Tests can so
-/// run the shipped code while the machine seems to sleep or its time of day changes.
+/// The machine's clocks, possibly bent by a test: the shipped code then runs as if the machine
+/// slept or its time of day changed.
 #[derive(Clone, Default)]
 pub(crate) struct Clock(Option<Arc<Bend>>);
 
@@ -40,8 +40,8 @@ impl Clock {
         Self(Some(Arc::new(bend)))
     }
 
-    /// Returns how long to sleep until `due`. With modified readings the sleep is short, because a
-    /// test can move the clock and no kernel timer would end the sleep.
+    /// Returns how long to sleep until `due`. With bent readings the sleep is short, because no
+    /// kernel timer ends it when a test moves the clock.
     pub(crate) fn sleep(&self, due: Option<Duration>) -> Option<Duration> {
         match &self.0 {
             None => due,
@@ -129,11 +129,10 @@ impl Alarm {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Sets the timer to this time of the machine's boot clock, replacing any earlier time. It
+    /// Sets the timer to this time of the machine's boot clock, instead of any earlier time. It
     /// expires at once if that time has passed.
     pub(crate) fn set(&self, at: Timestamp) -> io::Result<()> {
-        // A time of zero would disarm the timer, hence `max(1)`. The upper limit of 68 years is out
-        // of reach.
+        // A time of zero would disarm the timer. The limit of 68 years is out of reach.
         let (seconds, nanos) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let seconds = seconds.min(i32::MAX as u64);

@@ -1,8 +1,8 @@
 //! Resolves host names, with at most one look-up per host and port in flight.
 //!
 //! The system's resolver can block for about 30 s, and cannot be interrupted. Invariant: a caller
-//! waits no longer than its own deadline, and never begins a look-up of a host and port while one
-//! is in flight, however often it asks.
+//! waits no longer than its deadline, and a host and port has at most one look-up, however often it
+//! is asked for.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -71,8 +71,8 @@ impl LookUps {
         Self { resolver, pending: Mutex::default() }
     }
 
-    /// Returns the addresses of a host if they are known by `until`. A slower look-up continues,
-    /// and a later call gets its answer.
+    /// Returns the addresses if they are known by `until`. A slower look-up continues for a later
+    /// call.
     pub(super) fn find(
         self: &Arc<Self>,
         place: &HostPort,
@@ -85,8 +85,8 @@ impl LookUps {
         let Some(answer) = look_up.answer_by(until) else {
             return Err(io::Error::new(io::ErrorKind::TimedOut, STILL_LOOKED_UP));
         };
-        // An answer is used by the callers that waited, and then dropped: addresses can change. A
-        // newer look-up of the same name stays.
+        // Used only by the callers that waited, because addresses can change. A newer look-up
+        // stays.
         let mut pending = lock(&self.pending);
         if pending.get(place).is_some_and(|known| Arc::ptr_eq(known, &look_up)) {
             pending.remove(place);
@@ -94,8 +94,7 @@ impl LookUps {
         answer.map_err(|(kind, words)| io::Error::new(kind, words))
     }
 
-    /// Returns the look-up of this host and port that is in flight or has just ended, or begins
-    /// one.
+    /// Returns the pending or recent look-up of this host and port, or begins one.
     fn begin(self: &Arc<Self>, place: &HostPort) -> io::Result<Arc<LookUp>> {
         let mut pending = lock(&self.pending);
         pending.retain(|_, known| known.is_fresh());
@@ -112,7 +111,7 @@ impl LookUps {
             let answer = this.resolver.resolve(&of);
             ours.answer(answer.map_err(|error| (error.kind(), error.to_string())));
         };
-        // The map stays locked until the insertion, so no other caller begins the same look-up.
+        // The map is locked until the insertion, so that no other caller begins the same look-up.
         threads::start("redbolt-resolve", resolve)?;
         pending.insert(place.clone(), Arc::clone(&look_up));
         Ok(look_up)
@@ -133,18 +132,16 @@ impl LookUp {
         answer.as_ref().map(|(_, answer)| answer.clone())
     }
 
-    /// Returns whether the look-up is in flight, or ended so recently that the next caller may use
-    /// its answer.
+    /// Returns whether the look-up is pending, or ended recently enough for the next caller.
     fn is_fresh(&self) -> bool {
         lock(&self.answer).as_ref().is_none_or(|(since, _)| since.elapsed() < FRESH)
     }
 }
 
-/// The maximum number of look-ups; a configuration names at most 32 nodes with 32 sentinels each,
-/// and each sentinel may name a master.
+/// The maximum number of look-ups: above one master for each of 32 sentinels of 32 nodes.
 const MOST: usize = 2_048;
 
-/// How long an answer is kept if no caller was waiting; longer than the pause between two attempts.
+/// How long an unused answer is kept: longer than the pause between two attempts.
 const FRESH: Duration = Duration::from_secs(10);
 
 const STILL_LOOKED_UP: &str = "its name is still being looked up";

@@ -1,5 +1,4 @@
-//! Locates the node of each link: resolves names, queries sentinels for masters, and has TLS files
-//! read.
+//! Locates the node of each link: resolves names, queries sentinels, and has TLS files read.
 //!
 //! Invariant: a master's replies count only while a majority of its sentinels has named it recently
 //! ([`sentinel_answer`]). This module owns the look-ups and the sentinel connections.
@@ -75,11 +74,11 @@ pub(super) enum Located {
     Pending,
 }
 
-/// The reason why a link has no route, with details unless the cause says it all.
+/// The reason why a link has no route, with details if needed.
 pub(super) type NoRoute = (Cause, Option<String>);
 
 impl Locator {
-    /// Creates a locator with the token `first_token` for look-ups, followed by one per sentinel.
+    /// Creates a locator whose tokens are `first_token`, for look-ups, and one more per sentinel.
     pub(super) fn new(
         addresses: &[Address],
         net: &NetAccess,
@@ -128,8 +127,8 @@ impl Locator {
         self.links[at].address.is_tls()
     }
 
-    /// Returns whether TLS has files. They are not read on the loop's thread, because a file system
-    /// that hangs would stop locks from being extended.
+    /// Returns whether TLS has files. Reading them on this thread could hang, and no lock would be
+    /// extended.
     pub(super) fn has_files(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.net.tls.as_ref().is_some_and(Connector::has_files);
@@ -159,7 +158,7 @@ impl Locator {
         if link.is_looking_up {
             return Ok(Located::Pending);
         }
-        // The result of an earlier look-up arrived after the link had stopped waiting for it.
+        // An earlier look-up finished after the link had stopped waiting.
         if let Some(address) = link.untried.pop() {
             return Ok(Located::Tcp(address));
         }
@@ -181,8 +180,8 @@ impl Locator {
         }
     }
 
-    /// Queries the sentinels again, because an earlier answer may be out of date. Only the command
-    /// link, which every node has, keeps the sentinel connections as subscriptions.
+    /// Queries sentinels, because an earlier answer may be out of date. Only the command link,
+    /// which every node has, keeps their connections.
     fn find_master(
         &mut self,
         at: usize,
@@ -216,8 +215,8 @@ impl Locator {
         Ok(())
     }
 
-    /// Queries sentinels again if some have no subscription, for example after a restart; otherwise
-    /// a failover could go unnoticed. Applies to open connections only, at most once per `pause`.
+    /// Queries sentinels again if some have no subscription, for example after a restart: a
+    /// failover could go unnoticed. Only for open connections, at most once per `pause`.
     pub(super) fn restore_subscriptions(
         &mut self,
         pause: Duration,
@@ -289,16 +288,15 @@ impl Locator {
         (!link.untried.is_empty()).then_some(link.stagger)
     }
 
-    /// Returns the master that a majority of a node's sentinels names now, if the link leads
-    /// elsewhere.
+    /// Returns the master named by a majority of a node's sentinels, if the link leads elsewhere.
     pub(super) fn other_master(&self, at: usize) -> Option<HostPort> {
         // A push link follows the master of its node.
         let named = self.subscriptions.named(at % self.node_count())?;
         (self.links[at].master.as_ref() != Some(&named)).then_some(named)
     }
 
-    /// Returns whether a node's replies count now: a majority of its sentinels must have named it
-    /// recently. Queries the sentinels again once half of that time has passed.
+    /// Returns whether a node's replies count: a majority of its sentinels has named it recently.
+    /// Queries them again after half of that time.
     pub(super) fn check_master(
         &mut self,
         at: usize,
@@ -337,8 +335,7 @@ impl Locator {
         let tls = self.net.tls.as_ref().expect("a connector is made where addresses ask for TLS");
         let certificates = match &link.certificates {
             Some(certificates) => Ok(certificates.clone()),
-            // Files would have been read by the resolver's thread, so there are none and this
-            // cannot block.
+            // The resolver's thread reads files, so there are none and this cannot block.
             None => tls.read(),
         };
         let session = certificates.and_then(|certificates| match &link.master {
@@ -364,8 +361,8 @@ impl LinkRoute {
         }
     }
 
-    /// Stores the route for the next connection. Successive routes begin with different addresses,
-    /// and the pauses are short enough to try all before the connect timeout.
+    /// Stores the route for the next connection. Each begins with another address, and the pauses
+    /// allow trying all before the connect timeout.
     fn take(&mut self, route: Route, connect_timeout: Duration) {
         self.untried = route.addresses;
         self.stagger = STAGGER.min(connect_timeout / (self.untried.len() as u32 + 1));
@@ -382,9 +379,9 @@ impl LinkRoute {
     }
 }
 
-/// The maximum pause between two addresses of a name: the minimum that RFC 8305 recommends, and
-/// less than the time after which an unknown node is suspected.
+/// The maximum pause between two addresses: the minimum of RFC 8305, and shorter than the time
+/// after which an unknown node is suspected.
 const STAGGER: Duration = Duration::from_millis(100);
 
-/// The pause between two checks of the subscriptions while too few are open to refresh the answers.
+/// The pause between checks of the subscriptions while too few are open to refresh answers.
 const ASK_AGAIN: Duration = Duration::from_millis(200);

@@ -1,11 +1,9 @@
-//! Resolves names, queries sentinels and reads TLS files before a connection, without delaying a
-//! lock.
+//! Resolves names, queries sentinels and reads TLS files, without delaying a lock.
 //!
 //! The system's resolver can block for about 30 s, and a file system can hang. Invariant: each such
-//! task runs in a short-lived thread (`redbolt-resolve`), at most one per link at a time, and never
-//! on the loop's thread. Its result wakes the loop through a socket pair, because a `Poll` has at
-//! most one `Waker`, which belongs to the host. Without names, sentinels and files there is no
-//! resolver.
+//! task runs in a thread named `redbolt-resolve`, at most one per link, never on the loop's thread.
+//! A result wakes the loop through a socket pair, because a `Poll` has at most one `Waker`, the
+//! host's. Without names, sentinels and files there is no resolver.
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -27,7 +25,7 @@ use crate::proto::Cause;
 
 /// A result of a resolver thread.
 pub(super) enum Finding {
-    /// The route of a link to its node, or the reason why there is none.
+    /// The route of a link to its node, or why there is none.
     Route { link: usize, route: Result<Route, (Cause, io::Error)> },
     /// The answer of a sentinel of this node, before it counts as a vote for a route.
     Sentinel { node: usize, new: NewSubscription },
@@ -86,8 +84,7 @@ struct Notifier {
 
 impl Notifier {
     fn send(&self, finding: Finding) {
-        // Sending fails if the client was dropped. The bell is full only if the loop is about to
-        // wake.
+        // Sending fails if the client was dropped. A full bell is about to wake the loop.
         let _ = self.findings.send(finding);
         let _ = send(SockRef::from(&*self.bell), &[1]);
     }
@@ -119,8 +116,8 @@ impl Resolver {
         })
     }
 
-    /// Begins to query sentinels. With `keeps_connections`, the connections of those that answer
-    /// are kept as subscriptions.
+    /// Begins to query sentinels, whose connections are kept as subscriptions if
+    /// `keeps_connections`.
     pub(super) fn ask(
         &self,
         link: usize,

@@ -72,8 +72,8 @@ impl Socket {
         registry.register(self.source(), token, Interest::READABLE | Interest::WRITABLE)
     }
 
-    /// Watches for replies, and for room to write only if the send buffer is `full`. Otherwise a
-    /// Unix socket would report room, and wake the loop needlessly, whenever its peer has read.
+    /// Watches for replies, and for room to write only if the send buffer is `full`: a Unix socket
+    /// reports room, and would wake the loop, whenever its peer has read.
     pub(super) fn watch(
         &mut self,
         registry: &Registry,
@@ -99,8 +99,8 @@ impl Socket {
         let (error, peer) = match self {
             Self::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
             Self::Unix(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
-            // Reads before checking for an error: the server may have sent its reason before it
-            // ended the connection.
+            // The server may have sent its reason before it ended the connection, so it is read
+            // first.
             #[cfg(feature = "tls")]
             Self::Tls(tls) if tls.1.has_begun() => return tls.1.shake_hands(&mut tls.0),
             #[cfg(feature = "tls")]
@@ -178,7 +178,7 @@ impl Socket {
         if let Self::Tls(tls) = &mut self {
             tls.1.close(&mut tls.0);
         }
-        // An error is harmless: the close that follows removes the stream from any poll.
+        // The close that follows also removes the stream from any poll.
         let _ = registry.deregister(self.source());
     }
 }

@@ -1,8 +1,7 @@
-//! The body of the event loop: passes readiness and bytes to the core, and the core's output to the
-//! sockets.
+//! The body of the event loop: moves bytes between the sockets and the core.
 //!
 //! Invariant: only this module handles the core's link operations and outgoing bytes. Readiness is
-//! only a hint; the result of each read or write decides.
+//! a hint; the result of a read or write decides.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,16 +26,15 @@ pub(crate) struct Sockets {
     /// The command links of all nodes, followed by their push links.
     sockets: Vec<LinkSocket>,
     registry: Registry,
-    /// The `mio::Token` of the first link; the other links follow, then the tokens of the locator.
+    /// The `mio::Token` of the first link; the other links and the locator follow.
     first_token: usize,
     locator: Locator,
     dead_peer_timeout: Duration,
-    /// When the next address of any name is tried, alongside the connections in progress.
+    /// When the next address of any name is tried.
     race_at: Timestamp,
     /// Data was read since the last [`drive`](Self::drive).
     has_read: bool,
-    /// The process that owns these connections. Two processes sharing them would mix up their
-    /// replies.
+    /// The owner of these connections: two processes sharing them would mix up replies.
     origin: Origin,
 }
 
@@ -46,7 +44,7 @@ struct LinkSocket {
     state: SocketState,
     /// The kernel's send buffer is full; the poller reports when it has room.
     blocked: bool,
-    /// When the next address of the name is tried if none has answered by then.
+    /// When the next address of the name is tried, unless one answers first.
     race_at: Timestamp,
     /// Received bytes stay unread until a majority of sentinels reconfirms this master.
     unread: bool,
@@ -85,8 +83,7 @@ impl Sockets {
         })
     }
 
-    /// Returns the number of tokens for these addresses: two links per node, one for look-ups and
-    /// one per sentinel.
+    /// Returns the number of tokens: one per link (two per node), per sentinel and for look-ups.
     pub(crate) fn tokens_needed(addresses: &[Address]) -> usize {
         2 * addresses.len() + Locator::tokens_needed(addresses)
     }
@@ -99,7 +96,7 @@ impl Sockets {
         &mut self.core
     }
 
-    /// Returns the core and the current time, to run a command on it.
+    /// Returns the core and the current time.
     pub(crate) fn core_now(&mut self) -> (&mut Core, ClockReading) {
         (&mut self.core, self.clock.now())
     }
@@ -125,8 +122,8 @@ impl Sockets {
         true
     }
 
-    /// Reads from the sockets that owe a reply, without waiting for readiness. Returns whether any
-    /// data or the end of a connection was read.
+    /// Reads from sockets that owe a reply, without waiting for readiness. Returns whether data or
+    /// the end of a connection was read.
     pub(crate) fn read_awaited(&mut self) -> bool {
         if !self.is_ours() {
             return false;
@@ -150,8 +147,8 @@ impl Sockets {
         link_socket.is_open() && link_socket.link.is_some_and(|of| self.core.is_awaited(of))
     }
 
-    /// Returns whether events may occur that only the poller reports: a finished connect or
-    /// look-up, room to write, or a message from a push link or a sentinel.
+    /// Returns whether the poller is needed: for a connect, a look-up, room to write, or a message
+    /// from a push link or a sentinel.
     pub(crate) fn needs_loop(&self) -> bool {
         let (command, push) = self.sockets.split_at(self.core.config().node_count());
         let waits = |link_socket: &LinkSocket| match link_socket.state {
@@ -170,8 +167,8 @@ impl Sockets {
         self.settle();
     }
 
-    /// Fires due timers without writing. Read all sockets first, because a reply that has already
-    /// arrived is in time. Replies that arrived while this thread was stalled are read here.
+    /// Fires due timers without writing. Read all sockets first: a reply that has arrived is in
+    /// time. Replies that arrived during a stall of this thread are read here.
     pub(crate) fn expire(&mut self) {
         if !self.is_ours() {
             return;
@@ -209,8 +206,8 @@ impl Sockets {
         }
     }
 
-    /// Carries out all pending operations of the core. A connection that fails can make the core
-    /// write to other links, so this repeats until no write fails.
+    /// Carries out all pending operations of the core. A failed connection can make it write to
+    /// other links, so this repeats until no write fails.
     pub(crate) fn settle(&mut self) {
         if !self.is_ours() {
             return;
@@ -238,7 +235,7 @@ impl Sockets {
         (due < Timestamp::NEVER).then(|| due.since(boot))
     }
 
-    /// Ends every connection: the poller has failed, so no more data can be received.
+    /// Ends every connection, because the poller has failed.
     pub(crate) fn fail_all(&mut self, error: &io::Error) {
         if !self.is_ours() {
             return;
@@ -248,8 +245,8 @@ impl Sockets {
         }
     }
 
-    /// Returns whether this process created these sockets. In a forked child the connections and
-    /// locks belong to the parent, so the child reads, writes, registers and closes nothing.
+    /// Returns whether this process created these sockets. In a forked child they and the locks
+    /// belong to the parent: nothing is read, written, registered or closed.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
         self.origin.is_here()
@@ -257,8 +254,8 @@ impl Sockets {
 
     /// Releases all locks, as far as the sockets accept the bytes without blocking.
     ///
-    /// This also reads pending replies. Closing a socket with unread data resets the connection,
-    /// and the server then drops what it has not read, including releases.
+    /// Pending replies are read: closing a socket with unread data resets the connection, and the
+    /// server then drops what it has not read, including releases.
     pub(crate) fn release_all(&mut self) {
         if self.is_ours() {
             self.core.release_all(self.clock.now());
@@ -276,7 +273,7 @@ impl Sockets {
         }
     }
 
-    /// Kept out of line so that a turn without link operations does not save registers for it.
+    /// Kept out of line, so that turns without link operations save no registers for it.
     #[cold]
     fn apply_link_op(&mut self, op: LinkOp) {
         match op {
@@ -315,14 +312,13 @@ impl Sockets {
         true
     }
 
-    /// Keeps the sentinel connections open, and queries sentinels before expected replies arrive.
+    /// Keeps sentinel connections open, and queries sentinels before expected replies arrive.
     fn check_masters(&mut self) {
         let Self { locator, core, sockets, .. } = self;
         let is_open = |at: usize| sockets[at].is_open();
         let settings = core.config().settings();
         locator.restore_subscriptions(CHECK_SUBSCRIPTIONS, core.latest(), is_open, settings);
-        // A reply is read only from a confirmed master, so the confirmation is refreshed in
-        // advance.
+        // A reply is read only from a confirmed master, so confirm it in advance.
         for at in 0..self.core.config().node_count() {
             if self.is_awaited(at) {
                 self.check_master(at);
@@ -347,9 +343,9 @@ impl Sockets {
         }
     }
 
-    /// Closes a link when a majority of its sentinels names another master now. A link that is down
-    /// is opened at once, because its backoff belongs to the old master; the sentinels are queried
-    /// again before it connects.
+    /// Closes a link when a majority of its sentinels names another master. A link that is down is
+    /// opened at once, because its backoff belongs to the old master; the sentinels are queried
+    /// again first.
     fn follow(&mut self, at: usize) {
         let Some(named) = self.locator.other_master(at) else { return };
         let link_socket = &self.sockets[at];
@@ -365,16 +361,15 @@ impl Sockets {
         self.disconnected(at, Cause::Io);
     }
 
-    /// Connects to the next address of a name, alongside those in progress; returns `false` if
-    /// there is none.
+    /// Connects to the next address of a name, alongside pending attempts; `false` if none is left.
     fn connect_next(&mut self, at: usize) -> bool {
         let Some(address) = self.locator.next_address(at) else { return false };
         self.dial(at, address);
         true
     }
 
-    /// Tries the next address of each name whose last address has not answered in time, because its
-    /// packets may be lost (RFC 8305).
+    /// Tries the next address of names whose last one has not answered in time: its packets may be
+    /// lost (RFC 8305).
     fn dial_late(&mut self) {
         let now = self.clock.now().boot;
         if now < self.race_at {
@@ -396,7 +391,7 @@ impl Sockets {
         self.connect(at, socket);
     }
 
-    /// Records which step of connecting was still pending when the core closed the link.
+    /// Records what a connection was waiting for when the core closed it.
     #[cfg(feature = "tls")]
     fn explain_handshake(&mut self, at: usize) {
         let link_socket = &self.sockets[at];
@@ -437,9 +432,8 @@ impl Sockets {
         self.race_at = self.race_at.min(link_socket.race_at);
     }
 
-    /// Tries the next address of a name before failing the link: `localhost` often resolves to
-    /// `::1` first, and many servers listen only on `127.0.0.1`. The link fails when its last
-    /// address does.
+    /// Tries the next address of a name; the link fails with the last. `localhost` often resolves
+    /// to `::1` first, and many servers listen only on `127.0.0.1`.
     fn connect_failed(&mut self, at: usize, error: &io::Error) {
         let others_go_on = matches!(&self.sockets[at].state, SocketState::Connecting(sockets) if !sockets.is_empty());
         if !self.connect_next(at) && !others_go_on {
@@ -500,7 +494,7 @@ impl Sockets {
         if let Some(link) = self.sockets[at].link {
             self.core.connected(link, self.clock.now());
         }
-        // The poller has already reported bytes that came with the connect, so they are read here.
+        // Bytes that came with the connect will not be reported again.
         self.write(at);
         self.read(at, true);
     }
@@ -521,8 +515,8 @@ impl Sockets {
     /// Reads until the socket is empty. Returns whether it had data.
     ///
     /// A read that does not fill its buffer is the last one, because the poller reports later data.
-    /// If the connection has `ended`, the poller has already reported that and will not do so
-    /// again, so reading continues to the end.
+    /// If the connection has `ended`, the poller will not report again, so reading continues to the
+    /// end.
     fn read_all(&mut self, at: usize, ended: bool) -> bool {
         let mut came = false;
         loop {
@@ -562,9 +556,8 @@ impl Sockets {
         }
     }
 
-    /// Checks that the bytes just read count, and closes the connection if they do not. The thread
-    /// may have stalled between checking the master and reading, so the bytes may have been sent
-    /// after the confirmation expired.
+    /// Closes the connection if the bytes just read do not count. The thread may have stalled after
+    /// checking the master, so the bytes may be younger than its confirmation.
     fn confirm_read(&mut self, at: usize) -> bool {
         if self.locator.sentinel_count() == 0 || self.check_master(at) {
             return true;
@@ -608,8 +601,8 @@ impl Sockets {
         !self.sockets[at].is_open()
     }
 
-    /// Reads what the server sent before it closed the connection. That may end the link with a
-    /// more precise cause.
+    /// Reads what the server sent before it closed: that may end the link with a more precise
+    /// cause.
     fn write_failed(&mut self, at: usize, error: &io::Error) {
         self.read(at, true);
         if self.sockets[at].is_open() {
@@ -617,7 +610,7 @@ impl Sockets {
         }
     }
 
-    /// Records whether the kernel's send buffer is full, and if so watches for room.
+    /// Records whether the send buffer is full, and if so watches for room.
     fn set_blocked(&mut self, at: usize, blocked: bool) {
         let token = mio::Token(self.first_token + at);
         let link_socket = &mut self.sockets[at];
@@ -633,7 +626,7 @@ impl Sockets {
         self.give_up(at, cause::of(error));
     }
 
-    /// Ends a connection or an attempt to connect, with its cause and details.
+    /// Ends a connection or an attempt, with its cause and details.
     fn give_up(&mut self, at: usize, (cause, words): NoRoute) {
         if let Some(words) = words {
             self.explain(at, cause, words);

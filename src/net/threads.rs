@@ -1,10 +1,10 @@
 //! Starts the library's threads, and locks the mutexes that they share. It contains unsafe code.
 //!
-//! Invariant: no thread of the library handles a signal to the process, which may go to any thread
+//! Invariant: no thread of the library handles a signal to the process, which goes to any thread
 //! that does not block it. Otherwise a program that reads SIGTERM from a signalfd, or waits for it
-//! in one thread, could be killed by it. A new thread inherits its parent's mask, which is set only
-//! while the thread starts; a mask set by the thread itself would come too late. Neither `std` nor
-//! a dependency has a safe call for this.
+//! in one thread, could be killed. A new thread inherits its parent's mask, which is set only for
+//! the start; a mask set by the thread itself would come too late. Neither `std` nor a dependency
+//! has a safe call for this.
 
 #![allow(unsafe_code)]
 

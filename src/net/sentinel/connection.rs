@@ -1,8 +1,7 @@
 //! A blocking connection for a query to a sentinel.
 //!
-//! Invariant: all operations on it share one deadline, however many pieces the answer arrives in,
-//! so a sentinel that trickles bytes is treated as silent. Once the sentinel has answered, the
-//! connection becomes a socket of the event loop.
+//! Invariant: all operations share one deadline, however many pieces the answer comes in, so a
+//! sentinel that trickles bytes counts as silent. After the answer it becomes a socket of the loop.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -22,8 +21,8 @@ pub(super) struct BlockingConnection {
 }
 
 impl BlockingConnection {
-    /// Connects to the first address of the host that answers. `patience` limits the total time of
-    /// the look-up and of all operations on the connection.
+    /// Connects to the first address that answers. `patience` limits the look-up and all operations
+    /// on the connection together.
     pub(super) fn open(
         place: &HostPort,
         look_ups: &Arc<LookUps>,
@@ -33,7 +32,7 @@ impl BlockingConnection {
         let places = look_ups.find(place, until)?;
         let mut last = io::ErrorKind::NotFound.into();
         for (at, place) in (0..).zip(&places) {
-            // Each address gets an equal share, so that a silent one leaves time for the others.
+            // An address that is silent leaves time for the others.
             let share = left(until)? / (places.len() as u32 - at);
             match TcpStream::connect_timeout(place, share) {
                 Ok(stream) => {

@@ -2,11 +2,11 @@
 //!
 //! Invariant: a master counts only if more than half of the sentinels name it. A failover needs the
 //! same majority, so a sentinel that is partitioned, wrong or late is outvoted. Sentinels are
-//! queried before every connection. The handshake then checks that the server is a master, and its
-//! restart guard covers what it remembers: a promoted replica is a different run.
+//! queried before every connection; the handshake then checks that the server is a master, and the
+//! restart guard what it remembers: a promoted replica is a different run.
 //!
-//! The connection of each sentinel that answers is kept (`subscriptions`), because a connection to
-//! a hung or replaced master can stay open for a while.
+//! Sentinels that answer stay connected (`subscriptions`), because connections to a hung or
+//! replaced master can stay open for a while.
 
 mod connection;
 mod protocol;
@@ -59,17 +59,17 @@ pub(crate) fn locate(
         MasterQuery::new(sentinels.clone(), access, outstanding, settings, ClockReading::default());
     let Master { place, .. } = query.ask(|_| {})?;
     if !place.0.chars().all(is_printable) {
-        // `Address` is displayed unescaped, so a host that needs escaping is rejected.
+        // `Address` is displayed unescaped, so such a host is rejected.
         return Err(io::Error::other(format!("its sentinels name {}", shown(&place))));
     }
     Ok(Address::of(&place, sentinels.tls))
 }
 
-/// The sentinels that still have a query of one link in flight.
+/// The sentinels with a pending query of one link.
 #[derive(Clone)]
 pub(super) struct OutstandingQueries {
     look_ups: Arc<LookUps>,
-    /// One bit per sentinel, set while a thread is querying it.
+    /// One bit per sentinel with a running thread.
     busy: Arc<AtomicU32>,
 }
 
@@ -78,7 +78,7 @@ impl OutstandingQueries {
         Self { look_ups: Arc::clone(look_ups), busy: Arc::default() }
     }
 
-    /// Marks a sentinel as busy; returns `None` if an earlier query to it is still pending.
+    /// Marks a sentinel as busy; `None` if an earlier query to it is pending.
     fn begin(&self, by: usize) -> Option<Busy> {
         let bit = 1 << by;
         let is_busy = self.busy.fetch_or(bit, Ordering::AcqRel) & bit != 0;
@@ -86,7 +86,7 @@ impl OutstandingQueries {
     }
 }
 
-/// A guard that marks a sentinel as busy until it is dropped.
+/// Marks a sentinel as busy until dropped.
 struct Busy {
     all: Arc<AtomicU32>,
     bit: u32,
@@ -102,7 +102,7 @@ impl Drop for Busy {
 pub(super) struct MasterQuery {
     pub(super) sentinels: Sentinels,
     outstanding: OutstandingQueries,
-    /// The credentials for the sentinels, which differ from those for the nodes.
+    /// The credentials for the sentinels, not for the nodes.
     pub(super) credentials: Option<Credentials>,
     /// The TLS connector, if sentinels are reached over TLS.
     #[cfg(feature = "tls")]
@@ -110,7 +110,7 @@ pub(super) struct MasterQuery {
     /// The contents of the TLS files when the query began.
     #[cfg(feature = "tls")]
     certificates: Option<Certificates>,
-    /// The total time that one sentinel may take to be resolved, connect, complete TLS and answer.
+    /// The total time per sentinel to look up, connect, complete TLS and answer.
     pub(super) patience: Duration,
     /// The silence after which a subscribed connection is closed.
     pub(super) dead_peer_timeout: Duration,
@@ -147,14 +147,13 @@ impl MasterQuery {
         }
     }
 
-    /// Queries all sentinels at once, and blocks until a majority agrees or every query has ended.
-    /// `keep` receives each sentinel that has answered, before its answer counts.
+    /// Queries all sentinels at once, and blocks until a majority agrees or all queries have ended.
+    /// `keep` receives each sentinel that answers, before its answer counts.
     pub(super) fn ask(
         #[cfg_attr(not(feature = "tls"), expect(unused_mut))] mut self,
         keep: impl Fn(NewSubscription) + Clone + Send + 'static,
     ) -> io::Result<Master> {
-        // The files are read once, on this thread, so a file system that hangs blocks only one
-        // thread.
+        // Read once and on this thread: a hanging file system blocks only one thread.
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             self.certificates = Some(tls.read().map_err(io::Error::other)?);
@@ -194,8 +193,8 @@ impl MasterQuery {
                 keep(NewSubscription { by, named, subscription });
                 place
             });
-            // The sentinel becomes idle before its answer is sent: this may be the last awaited
-            // answer, and the next query must not find the sentinel busy.
+            // Idle before the answer is sent, which may be the last one awaited: the next query
+            // must not find this sentinel busy.
             drop(busy);
             // Sending fails if a majority has already agreed.
             let _ = sender.send((by, answer));

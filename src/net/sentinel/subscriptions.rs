@@ -1,13 +1,12 @@
-//! Connections on which sentinels publish each change of a master, so that clients follow a
-//! failover at once.
+//! Connections on which sentinels publish changes of masters, to follow failovers at once.
 //!
-//! Invariant: a message of a sentinel is only a vote. It replaces that sentinel's earlier answer,
-//! and a link is closed only when more than half of the node's sentinels name another address; then
+//! Invariant: a message of a sentinel is only a vote. It replaces the sentinel's earlier answer,
+//! and a link is closed only if more than half of the node's sentinels name another address; then
 //! all are queried again. A wrong or late sentinel alone ends nothing.
 //!
-//! Silence does not confirm a master, because a partitioned client receives nothing either. So an
-//! answer is as old as its query, and the query is repeated on the same connection. A sentinel
-//! whose connection has ended is queried again together with all others.
+//! Silence does not confirm a master: a partitioned client receives nothing either. So an answer is
+//! as old as its query, which is repeated on the same connection. A sentinel whose connection ended
+//! is queried again with all others.
 
 use std::io;
 
@@ -20,7 +19,7 @@ use crate::net::socket::Socket;
 use crate::proto::{ClockReading, sentinel_answer};
 use crate::resp::{BytesMut, Frame, FrameDecoder, command};
 
-/// The answer of a sentinel, and the connection on which it publishes changes from now on.
+/// A sentinel's answer, and the connection on which it publishes changes.
 pub(crate) struct NewSubscription {
     /// The index of the sentinel among those of the node.
     pub(super) by: usize,
@@ -50,8 +49,8 @@ impl Subscription {
         Self { socket, decoder, buffer, asked_at: None }
     }
 
-    /// Repeats the query unless an answer is due. A subscribed connection accepts no other commands
-    /// in RESP2, so the client unsubscribes for the query and then subscribes again.
+    /// Repeats the query unless an answer is due. With RESP2 a subscribed connection accepts no
+    /// other commands, so the client unsubscribes for the query.
     fn ask(&mut self, master: &str, now: ClockReading) -> io::Result<()> {
         if self.asked_at.is_some() {
             return Ok(());
@@ -69,8 +68,7 @@ impl Subscription {
 
     /// Reads answers, and changes of this master. After an error the connection must be closed.
     fn receive(&mut self, master: &str, named: &mut Option<NamedMaster>) -> io::Result<()> {
-        // The number of reads is limited, so that a sentinel which never stops sending does not
-        // block this thread.
+        // A sentinel that never stops sending must not block this thread.
         for _ in 0..READS {
             while let Some(frame) = self.decoder.next(&mut self.buffer).map_err(io::Error::other)? {
                 self.take(&frame, master, named)?;
@@ -97,8 +95,8 @@ impl Subscription {
         if matches!(frame, Frame::Error(_)) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        // An unsolicited message keeps the age of the last answer: only the answer to a query is
-        // known to be younger than that query.
+        // Only the answer to a query is known to be younger than that query, so an unsolicited
+        // message keeps the age of the last answer.
         if let Some(asked_at) = self.asked_at.take_if(|_| is_answer) {
             *named = master_in(frame).map(|place| NamedMaster { place, asked_at });
         } else if let (Some(place), Some(before)) = (switched_to(frame, master), &named) {
@@ -149,8 +147,8 @@ impl Subscriptions {
         self.sentinels.iter().all(|it| it.node != node || it.subscription.is_some())
     }
 
-    /// Queries the sentinels of a node again, on the open connections. Returns whether those are
-    /// more than half of its sentinels.
+    /// Queries a node's sentinels again on the open connections. Returns whether those are more
+    /// than half.
     pub(crate) fn ask(&mut self, node: usize, now: ClockReading, registry: &Registry) -> bool {
         let (mut all, mut asked) = (0, 0);
         for (_, sentinel) in self.of_mut(node) {
@@ -187,7 +185,7 @@ impl Subscriptions {
         sentinel.named = Some(named);
         sentinel.close(registry);
         let token = mio::Token(first_token + at);
-        // The poller does not report bytes that arrived with the answer, so they are read here.
+        // The poller does not report bytes that came with the answer.
         let is_open = subscription.receive(&sentinel.master, &mut sentinel.named).is_ok();
         if is_open && subscription.socket.register(registry, token).is_ok() {
             sentinel.subscription = Some(subscription);

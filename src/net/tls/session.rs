@@ -1,7 +1,6 @@
 //! The TLS session between a socket's bytes and the core's: handshake, records and close.
 //!
-//! The socket is passed as an argument, so that tests control its bytes and a plain socket carries
-//! no session. Trusted certificates are in `trust`.
+//! The socket is an argument, so that tests control its bytes. Trusted certificates are in `trust`.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::sync::Arc;
@@ -46,7 +45,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Returns whether the TCP connection was established and the handshake began.
+    /// Returns whether the connection was established, so that the handshake began.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun
     }
@@ -60,8 +59,8 @@ impl Session {
         }
     }
 
-    /// Returns the best error after a failed write. A server that refuses a client sends an alert
-    /// with the reason, and then resets the connection when the client keeps sending.
+    /// Returns the best error after a failed write. A server that refuses a client sends an alert,
+    /// and then resets the connection because the client keeps sending.
     fn closing_error(&mut self, socket: &mut (impl Read + Write), error: io::Error) -> io::Error {
         if error.kind() == ErrorKind::WouldBlock {
             return error;
@@ -105,8 +104,8 @@ impl Session {
         self.drained
     }
 
-    /// Writes like a plain socket. Accepted bytes may still be [unsent](Self::has_unsent); the next
-    /// write sends them first.
+    /// Writes like a plain socket. Accepted bytes may be [unsent](Self::has_unsent) until the next
+    /// write.
     pub(crate) fn write(&mut self, socket: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = 0;
         loop {
@@ -122,7 +121,7 @@ impl Session {
         Ok(taken)
     }
 
-    /// Returns whether the kernel has yet to accept bytes that were written, or TLS messages.
+    /// Returns whether written bytes or TLS messages still wait for the kernel.
     pub(crate) fn has_unsent(&self) -> bool {
         self.connection.wants_write()
     }
@@ -146,8 +145,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reads once from the socket and decrypts complete records. Returns the number of bytes read,
-    /// zero at the end of the connection.
+    /// Reads once and decrypts complete records. Returns the number of bytes, zero at the end.
     fn receive(&mut self, socket: &mut (impl Read + Write)) -> io::Result<usize> {
         let mut source = RecordReader { socket, first: &mut self.first, is_short: false };
         let length = self.connection.read_tls(&mut source)?;
@@ -184,8 +182,8 @@ impl<S: Read> Read for RecordReader<'_, S> {
     }
 }
 
-/// A writer that merges several buffers into one. The standard library suppresses SIGPIPE for
-/// writes of one buffer only, and the signal would end a program whose `main` is not in Rust.
+/// A writer that merges several buffers. The standard library suppresses SIGPIPE only for writes of
+/// one buffer, and the signal would end a program whose `main` is not in Rust.
 struct Sink<'a, S>(&'a mut S);
 
 impl<S: Write> Write for Sink<'_, S> {
@@ -208,13 +206,13 @@ impl<S: Write> Write for Sink<'_, S> {
     }
 }
 
-/// Returns whether this byte begins a TLS record: a change of cipher, an alert, a handshake, or
+/// Returns whether a TLS record begins with this byte: a change of cipher, an alert, a handshake or
 /// data.
 fn is_record(byte: u8) -> bool {
     matches!(byte, 0x14..=0x17)
 }
 
-/// The maximum number of reads for a flight and an alert, in pieces of any plausible size.
+/// The maximum number of reads, for a flight and an alert in pieces of any plausible size.
 const LAST_READS: usize = 1 << 10;
 
 const NOBODY: &str = "nobody answers there";
@@ -435,8 +433,7 @@ mod tests {
         }
     }
 
-    /// The server's flight is complete, so a client that reads all of it has completed the
-    /// handshake.
+    /// The client completes the handshake if it reads the whole flight.
     #[test]
     fn a_server_that_leaves_behind_its_first_flight_ends_the_handshake() {
         let authority = Authority::new();

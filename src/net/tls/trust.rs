@@ -1,15 +1,12 @@
 //! The certificates that are trusted over TLS, and the client's own certificate.
 //!
-//! Files are read when a configuration is built, so that errors are reported at once, and again
-//! before each connection, because certificates are replaced while programs run. Reading can hang
-//! with the file system, so the event loop never reads; it begins a session with contents read
-//! elsewhere.
+//! Files are read when a configuration is built, to report errors at once, and again before each
+//! connection, because certificates are replaced while programs run. Reading can hang with the file
+//! system, so the event loop never reads files.
 //!
-//! Invariant: connections to one address share a cache of sessions for resumption only while the
-//! file contents are unchanged. New contents start with an empty cache, so that a session which an
-//! old CA vouched for is not trusted further. Each address has its own cache, because nodes with
-//! the same name cannot read each other's tickets. The system's roots are read once. `Debug` shows
-//! paths only.
+//! Invariant: a session is resumed only with unchanged file contents, so that a CA which was
+//! removed is not trusted further, and only with the same address, because nodes with one name
+//! cannot read each other's tickets. The system's roots are read once. `Debug` shows paths only.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -37,11 +34,11 @@ use crate::net::threads::lock;
 /// The TLS options for all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsSettings {
-    /// The file of CA certificates (PEM) that are trusted instead of the system's.
+    /// The CA certificates (PEM) that are trusted instead of the system's.
     pub(crate) ca: Option<PathBuf>,
-    /// The file of the client's certificate and those of its issuers, in PEM.
+    /// The client's certificate and those of its issuers, in PEM.
     pub(crate) certificate: Option<PathBuf>,
-    /// The file of the certificate's private key, in PEM.
+    /// The certificate's private key, in PEM.
     pub(crate) key: Option<PathBuf>,
     /// The name that servers must prove, instead of the host in their address.
     pub(crate) server_name: Option<String>,
@@ -108,8 +105,8 @@ struct Files {
 }
 
 impl Connector {
-    /// Creates a connector for the nodes and one for their sentinels, each only if these addresses
-    /// need TLS. Reads all files.
+    /// Creates connectors for nodes and sentinels, as far as these addresses need TLS. Reads all
+    /// files.
     pub(crate) fn for_all(
         nodes: TlsSettings,
         sentinels: SentinelTls,
@@ -117,8 +114,8 @@ impl Connector {
     ) -> Result<(Option<Self>, Option<Self>), TlsError> {
         let places = places_over_tls(&sentinels, addresses)?;
         if sentinels.is_on == Some(false) && !nodes.names_its_servers() {
-            // An attacker who impersonates a sentinel could otherwise name a host with any public
-            // certificate and receive the password.
+            // An attacker posing as a sentinel could name a host with any public certificate, which
+            // would receive the password.
             let is_named_by_them = |it: &Address| matches!(it, Address::Sentinels(it) if it.tls);
             if addresses.iter().any(is_named_by_them) {
                 return Err(TlsError::new(ANY_MASTER));
@@ -168,7 +165,7 @@ impl Connector {
         Ok(Self { settings: Arc::new(settings), current: Arc::new(Mutex::new(current)) })
     }
 
-    /// Begins a session with this server, using the current files. Blocks while they are read.
+    /// Begins a session using the current files. Blocks while they are read.
     pub(crate) fn session(&self, address: &Address) -> Result<Session, TlsError> {
         self.read()?.session(address)
     }
@@ -179,13 +176,12 @@ impl Connector {
         ca.is_some() || certificate.is_some() || key.is_some()
     }
 
-    /// Reads the files and returns their contents. Blocks while they are read.
+    /// Reads the files. Blocks meanwhile.
     pub(crate) fn read(&self) -> Result<Certificates, TlsError> {
         let files = Files::read(&self.settings)?;
         let mut current = lock(&self.current);
         if files != current.files {
-            // Changed contents start with empty session caches: an old CA's sessions must not
-            // resume.
+            // New contents start with empty caches: sessions from an old CA must not resume.
             let roots = Arc::clone(&current.roots);
             *current = Arc::new(Current::new(&self.settings, files, roots)?);
         }
@@ -201,7 +197,7 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// Begins a session with this server without reading files.
+    /// Begins a session without reading files.
     pub(crate) fn session(&self, address: &Address) -> Result<Session, TlsError> {
         let name = self.settings.name_of(address)?;
         let session = Session::new(self.current.of(address), name);
@@ -238,8 +234,8 @@ fn places_over_tls(
 }
 
 impl TlsSettings {
-    /// Returns whether servers must prove more than any public certificate, or the operator has
-    /// chosen to accept any certificate.
+    /// Returns whether a public certificate alone is not enough, or any certificate will do by
+    /// choice.
     fn names_its_servers(&self) -> bool {
         self.ca.is_some() || self.server_name.is_some() || self.accept_any
     }
@@ -312,7 +308,7 @@ impl Current {
         Ok(Self { files, roots: system, config, places: Mutex::default() })
     }
 
-    /// Returns the configuration for sessions with this address.
+    /// Returns the configuration for this address, with its session cache.
     fn of(&self, address: &Address) -> Arc<ClientConfig> {
         let mut places = lock(&self.places);
         if let Some(config) = places.get(address) {
@@ -355,7 +351,6 @@ fn identified(
     })
 }
 
-/// Returns the roots in a file.
 fn roots_in(path: &Path, pem: &[u8]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates_in(path, pem)? {
@@ -389,8 +384,7 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
 /// The number of tickets kept per server, as in rustls.
 const TICKETS: usize = 8;
 
-/// The maximum number of cached addresses; a configuration names at most 32 nodes with 32 sentinels
-/// each.
+/// The maximum number of cached addresses: above 32 nodes with 32 sentinels each.
 const MOST_PLACES: usize = 2_048;
 
 const NO_ADDRESS: &str =
@@ -543,8 +537,7 @@ mod tests {
         }
     }
 
-    /// Such a host's certificate would be accepted as the master's, and it would receive the
-    /// password.
+    /// Such a host would pass for the master and receive the password.
     #[test]
     fn plain_sentinels_cannot_name_any_host_with_a_public_certificate() {
         let authority = Authority::new();
