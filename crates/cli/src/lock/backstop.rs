@@ -1,7 +1,8 @@
-//! What the outer process does if the inner one fails to end the command before the lease.
+//! The outer process's rule for ending the command when the inner process fails to.
 //!
-//! A state machine without I/O and without a clock, as [`watchdog`](super::watchdog) is for the inner process. An
-//! inner process that runs acts first, because it stops the command a little earlier ([`supervise`](super::supervise)).
+//! A state machine without I/O or a clock, as [`watchdog`](super::watchdog) is for the inner
+//! process. A running inner process acts first, because it stops the command slightly earlier
+//! ([`supervise`](super::supervise)).
 //!
 //! | what happened                            | SIGTERM | SIGKILL                                        |
 //! |------------------------------------------|---------|------------------------------------------------|
@@ -15,32 +16,32 @@ use redbolt::proto::{ClockReading, Timestamp};
 use super::child::End;
 use super::pair::{Held, Notice};
 
-/// What is to be done now.
+/// A step to take now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Ask the command to stop.
+    /// Ask the command to stop (SIGTERM).
     Terminate,
-    /// Stop the command, and the inner process if it is there.
+    /// Kill the command, and the inner process if it exists (SIGKILL).
     Kill,
 }
 
-/// Keeps what the inner process has reported, and decides when to act in its place.
+/// Keeps the last report of the inner process, and decides when to act in its place.
 #[derive(Debug)]
 pub(super) enum Backstop {
     /// No command has run yet.
     Idle,
     /// A command runs under a lease.
     Watching(Held),
-    /// It has ended. How redbolt will end, and whether the lock was lost.
+    /// The command has ended: how redbolt will end, and whether the lock was lost.
     Done { end: End, lost: bool },
-    /// It was asked to stop.
+    /// The command was asked to stop.
     Stopping { held: Held, kill_at: Timestamp },
-    /// It was killed.
+    /// The command was killed.
     Killed,
 }
 
 impl Backstop {
-    /// Takes a notice of the inner process.
+    /// Records a notice of the inner process.
     pub(super) fn told(&mut self, notice: Notice) {
         match (&self, notice) {
             (Self::Stopping { .. } | Self::Killed, _) => {}
@@ -49,14 +50,15 @@ impl Backstop {
         }
     }
 
-    /// The inner process is dead, and all its notices have been taken.
+    /// Records that the inner process is dead and all its notices have been read. Returns the step
+    /// to take.
     pub(super) fn bereft(&mut self, now: ClockReading) -> Option<Action> {
         let &mut Self::Watching(held) = self else { return None };
         *self = Self::Stopping { held, kill_at: now.boot + held.grace };
         Some(Action::Terminate)
     }
 
-    /// What is to be done at `now`.
+    /// Returns the step to take at `now`.
     pub(super) fn act(&mut self, now: ClockReading) -> Option<Action> {
         let is_due = self.due_in(now).is_some_and(|left| left.is_zero());
         is_due.then(|| {
@@ -65,7 +67,7 @@ impl Backstop {
         })
     }
 
-    /// How long nothing needs to be done unless a notice comes.
+    /// Returns how long nothing needs to be done unless a notice arrives.
     pub(super) fn due_in(&self, now: ClockReading) -> Option<Duration> {
         match self {
             Self::Watching(held) => Some(held.remaining(now)),

@@ -1,6 +1,7 @@
-//! The command that runs under the lock: how it is started, and how its end is noticed.
+//! Starts the command that runs under the lock, and reports its end.
 //!
-//! It runs in redbolt's own session, process group and terminal. [`family`](super::family) says why.
+//! The command runs in redbolt's session, process group and terminal, for reasons given in
+//! [`family`](super::family).
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -25,7 +26,7 @@ pub(super) struct Command {
     complaint: Complaint,
 }
 
-/// A pipe that the shim opens, and writes to, if it cannot become the command.
+/// A pipe that the shim opens and writes to if it cannot become the command.
 #[derive(Debug)]
 struct Complaint {
     reader: PipeReader,
@@ -38,9 +39,9 @@ impl Complaint {
         Ok(Self { reader, writer: Some(writer) })
     }
 
-    /// Whether the complaint came. Call it when the shim has ended.
+    /// Returns whether the shim has written to the pipe. Call it after the shim has ended.
     fn is_there(&mut self) -> bool {
-        // The last writer is gone, so the read ends at once.
+        // With the last writer closed, the read ends at once.
         self.writer = None;
         self.reader.read(&mut [0]).is_ok_and(|bytes| bytes > 0)
     }
@@ -77,7 +78,7 @@ impl Command {
         for (name, value) in of_lock {
             match value {
                 Some(value) => command.env(name, value),
-                // What redbolt itself inherited belongs to another lock.
+                // The variable that redbolt itself inherited belongs to another lock.
                 None => command.env_remove(name),
             };
         }
@@ -85,33 +86,33 @@ impl Command {
         Ok(Self { child: Child::of(child)?, complaint })
     }
 
-    /// Whether it was executed at all. Call it when it has ended.
+    /// Returns whether the command was executed. Call it after its process has ended.
     pub(super) fn was_run(&mut self) -> bool {
         !self.complaint.is_there()
     }
 
-    /// The process that was started.
+    /// Returns the process that was started.
     pub(super) fn child(&self) -> &Child {
         &self.child
     }
 
-    /// The command's process, to reap or to kill it.
+    /// Returns the command's process, to reap or kill it.
     pub(super) fn child_mut(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// How the command has ended, once it has.
+    /// Returns how the command ended, or `None` while it runs.
     pub(super) fn end(&self) -> Option<End> {
         self.child.end()
     }
 
-    /// Reaps every child that has ended: the command, and orphans that it left to us. Returns whether any child is
-    /// left.
+    /// Reaps every child that has ended: the command, and orphans that it left to this process.
+    /// Returns whether any child is left.
     pub(super) fn reap(&mut self) -> bool {
         self.child.reap()
     }
 
-    /// Passes a signal on, unless the command has it already or has ended.
+    /// Passes a signal on, unless the command has received it already or has ended.
     pub(super) fn pass_on(&self, arrival: Arrival) {
         let pid = self.child.pid();
         let is_in_group = || getpgid(Some(pid)) == Ok(getpgrp());
@@ -124,5 +125,6 @@ impl Command {
 const FENCING_TOKEN: &str = "REDBOLT_FENCING_TOKEN";
 const SLOT: &str = "REDBOLT_SLOT";
 
-/// A leader's fencing token. A command that leads may take locks of its own, which have theirs under the other name.
+/// A leader's fencing token. A command that leads may take other locks, whose tokens use the other
+/// name.
 const TERM: &str = "REDBOLT_TERM";

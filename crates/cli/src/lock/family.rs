@@ -1,19 +1,22 @@
-//! The command and everything that it started, found and stopped together.
+//! Finds and stops the command together with everything that it started.
 //!
-//! The command stays in redbolt's own process group. In a group of its own it would be a background job, which
-//! cannot read from the terminal. If redbolt gave it the terminal, `redbolt lock … | less` would hang, Ctrl-C would
-//! not reach the calling script, and redbolt would have to imitate Ctrl-Z, `fg` and `bg`. In one group the terminal
-//! behaves as without redbolt: Ctrl-C, Ctrl-\ and Ctrl-Z reach both, once, because redbolt passes on only what has not
-//! reached the command ([`requests`](super::requests)). A shell sees the outer process stop; the inner one goes on, and
-//! ends a stopped command before its lease ends.
+//! The command stays in redbolt's process group. In another group it would be a background job,
+//! which cannot read from the terminal. If redbolt gave it the terminal, `redbolt lock … | less`
+//! would hang, Ctrl-C would not reach the calling script, and redbolt would have to imitate Ctrl-Z,
+//! `fg` and `bg`. In one group the terminal behaves as without redbolt: Ctrl-C, Ctrl-\ and Ctrl-Z
+//! reach both processes once, because redbolt passes on only signals that have not reached the
+//! command ([`requests`](super::requests)). A shell sees the outer process stop. The inner process
+//! continues, and ends a stopped command before its lease ends.
 //!
-//! The price: a signal to the whole group would also hit the calling script, the other end of a pipe and redbolt
-//! itself, before it could release the lock or say why. So the family is found by descent. redbolt is the
-//! *subreaper*: a process whose parent has ended becomes redbolt's child instead of init's. So no process leaves the
-//! family by changing its group or session, as shells with job control and daemons do.
+//! A signal to the whole group would also reach the calling script, the other end of a pipe, and
+//! redbolt itself before it could release the lock or report why. So the family is found by
+//! descent. redbolt is the *subreaper*: a process whose parent has ended becomes a child of redbolt
+//! instead of init. So shells with job control and daemons stay in the family when they change
+//! their group or session.
 //!
-//! `redbolt lock` is two processes ([`pair`](super::pair)), in the same group and both subreapers. While the inner
-//! one lives, orphans become its children; when it dies, all that it leaves becomes the outer one's.
+//! `redbolt lock` is two processes ([`pair`](super::pair)) in the same group, both subreapers.
+//! While the inner process lives, orphans become its children. When it dies, its descendants become
+//! the outer process's.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,25 +35,26 @@ use super::child::Child;
 use crate::signals::Signal;
 use crate::speak::say;
 
-/// The processes that descend from this one, without those that were there before the command.
+/// The descendants of this process, except those from before the command.
 #[derive(Debug)]
 pub(super) struct Family {
     strangers: Vec<i32>,
 }
 
 impl Family {
-    /// Makes this process the parent of all orphans among its descendants, from now on. Children from before an
+    /// Makes this process the parent of all orphans among its descendants. Children from before an
     /// `exec redbolt` do not belong to the family.
     pub(super) fn found() -> io::Result<Self> {
         set_child_subreaper(true)?;
-        // Time of the lease passes here, so all processes are read only in the rare case.
+        // The lease is running, so the process table is read only if there are children already.
         let childless = waitpid(None, Some(WaitPidFlag::WNOHANG)) == Err(Errno::ECHILD);
         let strangers = if childless { Vec::new() } else { children() };
         Ok(Self { strangers })
     }
 
-    /// All processes that are known or can be found: `child` itself, then the children of this process, then all
-    /// descendants in the table of processes, which may hide those that run with other rights (`hidepid`).
+    /// Returns all known processes of the family: `child`, then the children of this process, then
+    /// all descendants in the process table. The table may hide those with other rights
+    /// (`hidepid`).
     fn members(&self, child: &Child) -> Vec<i32> {
         let mut processes = processes();
         processes.retain(|process| !self.strangers.contains(&process.pid));
@@ -69,21 +73,22 @@ impl Family {
         child.is_stopped() || pid().is_some_and(|pid| is_in_stopped_vfork(pid, read_process))
     }
 
-    /// Whether no process is left, given whether we have children. Orphans become our children, so without children
-    /// no process is left. `/proc` alone would not do: while it is read, a parent can end and its child be missed.
+    /// Returns whether no process is left, given whether this process has children. Orphans become
+    /// its children, so without children no process is left. `/proc` alone is not enough: while it
+    /// is read, a parent can end and its child be missed.
     pub(super) fn is_gone(&self, child: &Child, has_children: bool) -> bool {
         !has_children || (!self.strangers.is_empty() && finds_nobody(|| self.members(child)))
     }
 
-    /// Sends `signal` to `child` and to all others.
+    /// Sends `signal` to `child` and the rest of the family.
     pub(super) fn signal(&self, child: &Child, signal: Signal) {
         send(&self.members(child), signal);
     }
 
-    /// Kills `child` and all others, and reports those that go on.
+    /// Kills `child` and the rest of the family, and reports processes that continue.
     ///
-    /// Orphans become our children as their parents die, and a process that forks meanwhile is found in the next
-    /// round.
+    /// Orphans become children of this process as their parents die. A process that forks meanwhile
+    /// is found in the next round.
     pub(super) fn kill(&self, child: &mut Child) -> Kill {
         let mut kill = Kill::Needless;
         for _ in 0..KILL_ROUNDS {
@@ -115,32 +120,33 @@ fn send(pids: &[i32], signal: Signal) -> usize {
     pids.filter(|&pid| kill_process(pid, signal) == Err(rustix::io::Errno::PERM)).count()
 }
 
-/// What came of killing a family.
+/// The outcome of killing a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kill {
-    /// Nobody was left.
+    /// No process was left to kill.
     Needless,
-    /// Nobody is left.
+    /// All processes have ended.
     Done,
-    /// Somebody goes on.
+    /// At least one process continues.
     Failed,
 }
 
 const LOOKS: usize = 2;
 
-/// Together far longer than the kernel needs, unless a process hangs in a device.
+/// The number of rounds. With a pause in each, they take far longer than the kernel needs, unless a
+/// process hangs in a device.
 const KILL_ROUNDS: usize = 2500;
 const KILL_PAUSE: Duration = Duration::from_millis(2);
 
-/// The processes whose parent is this one.
+/// Returns the processes whose parent is this one.
 fn children() -> Vec<i32> {
     let us = getpid().as_raw();
     let in_table = processes().into_iter().filter(|process| process.parent == us);
     in_table.map(|process| process.pid).chain(listed_children()).collect()
 }
 
-/// The processes whose parent is this one. The kernel lists also those that the table of processes hides, unless it was
-/// built without these lists.
+/// Returns the children of this process. The kernel's list includes those that the process table
+/// hides, unless the kernel was built without such lists.
 fn listed_children() -> Vec<i32> {
     children_of("self")
 }
@@ -156,7 +162,7 @@ fn parse_pids(list: &str) -> Vec<i32> {
     list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// The descendants of any of these processes, without these.
+/// Returns the descendants of these processes, without the processes themselves.
 pub(super) fn descendants_of(ancestors: &[i32]) -> Vec<i32> {
     let processes = processes();
     let mut found: Vec<i32> = Vec::new();
@@ -170,7 +176,7 @@ pub(super) fn descendants_of(ancestors: &[i32]) -> Vec<i32> {
     found
 }
 
-/// All descendants of `ancestor`, parents before their children.
+/// Returns all descendants of `ancestor`, parents before their children.
 fn descendants(ancestor: i32, processes: &[Process]) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for process in processes {
@@ -188,10 +194,10 @@ fn descendants(ancestor: i32, processes: &[Process]) -> Vec<i32> {
 
 /// Returns whether this process waits in `vfork` for a child that is stopped.
 ///
-/// A shell in `vfork` cannot stop before its child has executed a program, which a stopped child does not do. The
-/// kernel reports no stop of the shell then, although the whole job stands still.
+/// A shell in `vfork` cannot stop before its child has executed a program, which a stopped child
+/// does not do. The kernel then reports no stop of the shell, although the whole job is stopped.
 fn is_in_stopped_vfork(pid: i32, read: impl Fn(i32) -> Option<Process>) -> bool {
-    // The state is read first: time of the lease passes here, and few commands are in `vfork`.
+    // The state is read first: the lease is running, and few commands are in `vfork`.
     read(pid).is_some_and(|it| it.state == UNINTERRUPTIBLE)
         && children_of(pid)
             .into_iter()
@@ -219,8 +225,8 @@ fn read_process(pid: i32) -> Option<Process> {
     parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Reads `pid (name) state parent …`, where the name may hold any byte, blanks and parentheses
-/// too.
+/// Parses `pid (name) state parent …`. The name may contain any byte, including blanks and
+/// parentheses.
 fn parse(pid: i32, stat: &[u8]) -> Option<Process> {
     let name_end = stat.iter().rposition(|&byte| byte == b')')?;
     let rest = std::str::from_utf8(&stat[name_end + 1..]).ok()?;

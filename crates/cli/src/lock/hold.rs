@@ -1,7 +1,9 @@
-//! The foreground process of `redbolt hold`: it starts the keeper, and waits until that has the lock.
+//! The foreground process of `redbolt hold`: it starts the keeper, and waits until the keeper has
+//! the lock.
 //!
-//! Two processes, because a script goes on when the lock is taken. This one ends then, and leaves the keeper behind. Until
-//! then it passes signals on, and ends as the wait ends. Not here: the lock, which is the [`keeper`](super::keeper)'s.
+//! A script continues when the lock is taken, so the foreground process exits then and leaves the
+//! [`keeper`](super::keeper) behind, which owns the lock. Until then it passes signals on, and it
+//! ends as the wait ends.
 
 use std::env;
 use std::ffi::OsStr;
@@ -26,7 +28,7 @@ use crate::speak::say;
 /// Takes the lock of `args` for a process. Returns the exit status.
 pub(crate) fn run(args: &HoldArgs) -> Result<u8, Failure> {
     super::check_proc()?;
-    // Found out before a second process is started.
+    // Validated before a second process is started.
     args.grace().map_err(Failure::usage)?;
     let pid = args.pid.unwrap_or_else(parent_id);
     let bound = Bound::to(i32::try_from(pid).unwrap_or_default())?;
@@ -43,8 +45,8 @@ pub(crate) fn run(args: &HoldArgs) -> Result<u8, Failure> {
     Ok(end.imitate())
 }
 
-/// Refuses a caller that ends when it has read the output: a subshell for what is in `$(…)`, with a pipe behind it. With
-/// `--sh` the shell itself finds out.
+/// Refuses a caller that ends after reading the output: a subshell of `$(…)`, with a pipe behind
+/// it. With `--sh` the shell itself checks this.
 fn refuse_short_lived(pid: u32) -> Result<(), Failure> {
     let is_piped = fs::metadata("/proc/self/fd/1").is_ok_and(|out| out.file_type().is_fifo());
     if is_piped && is_subshell(pid) {
@@ -53,8 +55,8 @@ fn refuse_short_lived(pid: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the process was forked by its parent and has executed no program since. Both have the same words then, and the
-/// addresses that the kernel chose for the program.
+/// Returns whether the process was forked by its parent and has executed no program since. The two
+/// then have the same arguments, and the addresses that the kernel chose for the program.
 fn is_subshell(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default();

@@ -1,8 +1,9 @@
-//! The background process of `redbolt hold`: it takes the lock, and keeps it until the process that it is bound to ends.
+//! The background process of `redbolt hold`: it acquires the lock, and keeps it until the process
+//! that it is bound to ends.
 //!
-//! The lock is committed when the foreground process gets its notice. Before that, the end of the foreground process ends
-//! the wait. After it, the keeper has a session of its own and none of the caller's standard output, for which a shell
-//! would wait.
+//! The lock is committed when the foreground process receives its notice. Before that, the end of
+//! the foreground process ends the wait. After it, the keeper has its own session, and has closed
+//! the caller's standard output, for which a shell would wait.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -29,7 +30,7 @@ use crate::name::word;
 use crate::signals::{Callers, Mask, Signals};
 use crate::speak::say;
 
-/// Takes the lock of `args` and keeps it. Returns the exit status.
+/// Acquires the lock of `args` and keeps it. Returns the exit status.
 pub(crate) fn run(args: &HoldArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let (requests, notices) = pair::inherit(inner)?;
     let callers = Callers { blocked: Mask(inner.blocked), ignores_pipe: inner.ignore_pipe };
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &HoldArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     ended.map(End::status)
 }
 
-/// Hands the lock over to the caller. Returns whether enough of it was left for that.
+/// Hands the lock over to the caller. Returns whether enough validity was left.
 fn commit(
     args: &HoldArgs,
     terms: Terms,
@@ -66,7 +67,7 @@ fn commit(
 ) -> Result<bool, Failure> {
     lease.hear_answers(poller)?;
     lease.tell_of_silent_minority();
-    // The grant may have come late, or this process may have been stopped after it.
+    // The grant may have arrived late, or this process may have been stopped since.
     if usable(lease, terms).is_zero() {
         say(format_args!("{}: the lock ran out before it could be used", lease.name()));
         return Ok(false);
@@ -93,7 +94,7 @@ fn wanted(args: &HoldArgs) -> Wanted<'_> {
     }
 }
 
-/// Prints what the caller needs: lines for a shell, or the numbers of the lock.
+/// Prints the caller's output: lines for a shell, or the numbers of the lock.
 fn tell(args: &HoldArgs, lease: &Lease, bound: &Bound) -> io::Result<()> {
     let slot = lease.slot().map(|slot| slot.to_string());
     let token = lease.fencing_token().map(|token| token.to_string());
@@ -120,11 +121,12 @@ fn tell(args: &HoldArgs, lease: &Lease, bound: &Bound) -> io::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
-/// In the shell that evaluates the output. Some shells start a process of their own for what is in `$(…)`.
+/// A check in the shell that evaluates the output. Some shells start a separate process for `$(…)`.
 const SUBSHELL: &str =
     "echo 'redbolt: the lock was taken for a subshell, which has ended: give --pid $$' >&2;";
 
-/// Leaves the caller's terminal and standard output. Standard error stays for messages, unless it is the same pipe.
+/// Leaves the caller's terminal and standard output. Standard error stays open for messages, unless
+/// it is the same pipe.
 fn leave_caller() -> io::Result<()> {
     let nothing = OpenOptions::new().write(true).open("/dev/null")?;
     if is_one_pipe()? {
@@ -154,7 +156,7 @@ struct Keeper<'a> {
     on_loss: OnLoss,
     /// Whether the loss was reported.
     told: bool,
-    /// Whether nothing goes on after SIGKILL.
+    /// Whether all processes ended after SIGKILL.
     killed: Option<bool>,
 }
 
@@ -171,11 +173,11 @@ impl<'a> Keeper<'a> {
         Ok(Self { lease, poller, bound, watchdog, terms, on_loss, told, killed })
     }
 
-    /// Keeps the lock until the process has ended, a signal asks for the end, or the lock is lost.
+    /// Keeps the lock until the process ends, a signal asks for the end, or the lock is lost.
     fn run(mut self) -> Result<End, Failure> {
         let ended = self.keep();
         if ended.is_err() && self.on_loss == OnLoss::Stop {
-            // The lock will be released, and nothing would stop the process.
+            // The lock will be released, so the process must not continue.
             self.bound.kill();
         }
         ended.map_err(Failure::from)
@@ -234,14 +236,15 @@ impl<'a> Keeper<'a> {
                     self.perform(action);
                 }
             }
-            // Each turn reads the remaining time, which says the same.
+            // Each turn reads the remaining time, which covers this.
             News::Expired => {}
             News::Granted | News::Refused { .. } | News::Released { .. } | News::Seen(_) => {}
         }
         Ok(())
     }
 
-    /// How the keeper ends, once nothing is left to do. Under a lost lock that was not released a process may go on.
+    /// Returns how the keeper ends, once nothing is left to do. A lost lock is not released if a
+    /// process may continue under it.
     fn end(&mut self) -> Option<End> {
         if self.watchdog.loss().is_none() {
             return self.bound.has_ended().then_some(End::Exited(exit::SUCCESS));
@@ -260,13 +263,13 @@ impl<'a> Keeper<'a> {
     fn sleep(&self) -> io::Result<()> {
         let watchdog = self.watchdog.idle(now()?, usable(self.lease, self.terms));
         let within = [watchdog, self.lease.deadline()].into_iter().flatten().min();
-        // A process that has ended would end each sleep.
+        // The descriptor of a process that has ended is always readable, and would end each sleep.
         let bound = (!self.bound.has_ended()).then(|| self.bound.as_fd());
         let fds: Vec<_> = [self.lease.as_fd()].into_iter().chain(bound).collect();
         self.poller.wait(&fds, within)
     }
 
-    /// The process goes on. There is one report, however the lock ends after that.
+    /// Reports the loss once, however the lock ends after that. The process continues.
     fn warn(&mut self) {
         let is_told = mem::replace(&mut self.told, true);
         if let Some(loss) = self.watchdog.loss().filter(|_| !is_told) {

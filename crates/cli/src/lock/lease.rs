@@ -1,6 +1,6 @@
-//! One lock of the library's [`Driver`], as the rest of `redbolt lock` sees it.
+//! One lock of the library's [`Driver`], for the rest of `redbolt lock`.
 //!
-//! It translates events of the driver into [`News`], and refusals into words. Not here: what to do about them.
+//! Translates the driver's events into [`News`], and refusals into messages.
 
 use std::ffi::OsStr;
 use std::io;
@@ -27,7 +27,7 @@ use crate::duration::show;
 use crate::speak::say;
 use crate::{name, nodes};
 
-/// What is asked for.
+/// The parameters of the lock to request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     pub(super) key: &'a OsStr,
@@ -37,11 +37,11 @@ pub(super) struct Wanted<'a> {
     pub(super) profile: Profile,
     pub(super) quiet: bool,
     pub(super) verbose: bool,
-    /// A command is to run under the lock.
+    /// Whether a command will run under the lock.
     pub(super) runs_command: bool,
 }
 
-/// A lock, from the first ask to its end.
+/// A lock, from its request to its end.
 #[derive(Debug)]
 pub(super) struct Lease {
     driver: Driver,
@@ -50,7 +50,7 @@ pub(super) struct Lease {
     mode: LockMode,
     fenced: bool,
     profile: Profile,
-    /// The command that declares the nodes as new, until it has been shown.
+    /// The command that declares the nodes as new; `None` once it has been shown.
     init_command: Option<String>,
     id: Option<LockId>,
     /// The last attempt that was decided, or the refusal.
@@ -61,37 +61,37 @@ pub(super) struct Lease {
     minority: Minority,
 }
 
-/// What the nodes had to say.
+/// An event of the lock.
 #[derive(Debug)]
 pub(super) enum News {
-    /// The lock is held.
+    /// The lock was granted.
     Granted,
-    /// It was not granted.
+    /// The request was refused.
     Refused {
-        /// Whether somebody holds it, as opposed to nodes that cannot vote.
+        /// Whether another client holds the lock; if not, too few nodes can vote.
         contended: bool,
     },
-    /// It is held for another TTL.
+    /// The lock was extended.
     Extended,
-    /// It is held for less time than it was: a node has lost its key.
+    /// The validity got shorter because a node lost its key.
     Shortened,
-    /// It was not extended; why.
+    /// The extension failed, for this reason.
     NotExtended(String),
-    /// It is no longer held; why.
+    /// The lock was lost, for this reason.
     Lost(String),
-    /// It was held to the end of its TTL.
+    /// The lock expired at the end of its TTL.
     Expired,
-    /// It was released. How many nodes have confirmed it.
+    /// The lock was released.
     Released {
         /// Whether a quorum confirmed it.
         confirmed: bool,
     },
-    /// Who holds it, or what else is there.
+    /// The holder of the lock, or other data at its key.
     Seen(InspectionVerdict),
 }
 
 impl Lease {
-    /// Begins to connect to the nodes.
+    /// Starts connecting to the nodes.
     pub(super) fn new(config: Config, wanted: &Wanted<'_>, nodes: &Nodes) -> io::Result<Self> {
         Ok(Self {
             driver: Driver::new(config)?,
@@ -110,7 +110,7 @@ impl Lease {
         })
     }
 
-    /// Asks for the lock. The outcome is [`News::Granted`] or [`News::Refused`].
+    /// Requests the lock. The outcome is [`News::Granted`] or [`News::Refused`].
     pub(super) fn request(&mut self, wait: Wait) -> Result<(), RequestError> {
         let request = LockRequest::new(&self.key).ttl(self.ttl).wait(wait).format(self.profile);
         let request = match self.mode {
@@ -123,30 +123,30 @@ impl Lease {
         Ok(())
     }
 
-    /// Asks for another TTL. The outcome is [`News::Extended`] or [`News::NotExtended`], or the
-    /// lock is over.
+    /// Extends the lock by its TTL. The outcome is [`News::Extended`] or [`News::NotExtended`],
+    /// unless the lock ends first.
     pub(super) fn extend(&mut self) -> Result<(), RequestError> {
         self.extend_by(self.ttl)
     }
 
-    /// As [`extend`](Self::extend), for another TTL than that of the ask.
+    /// Extends the lock like [`extend`](Self::extend), but with this TTL.
     pub(super) fn extend_by(&mut self, ttl: Duration) -> Result<(), RequestError> {
         let id = self.id.ok_or(RequestError::NotHeld)?;
         self.driver.extend(id, ttl)
     }
 
-    /// Whether the outcome of an extension is still to come.
+    /// Returns whether an extension is in flight.
     pub(super) fn is_extending(&self) -> bool {
         self.id.is_some_and(|id| self.driver.state(id) == LockState::Extending)
     }
 
-    /// The longest TTL of any lock.
+    /// Returns the longest TTL of any lock.
     pub(super) fn max_ttl(&self) -> Duration {
         self.driver.config().settings().max_ttl
     }
 
-    /// Waits a small part of the TTL for nodes that have not answered yet: for a lock that is detached, only those
-    /// that have answered count.
+    /// Waits for late replies during a small part of the TTL. Only nodes that have replied count
+    /// for a lock that is detached.
     pub(super) fn hear_answers(&mut self, poller: &Poller) -> io::Result<()> {
         let Some(id) = self.id else { return Ok(()) };
         let patience = (self.ttl / 20).clamp(HEAR_WITHIN.0, HEAR_WITHIN.1);
@@ -162,7 +162,7 @@ impl Lease {
         }
     }
 
-    /// Detaches the lock: nothing more is sent about it. `None` if it is not held.
+    /// Detaches the lock, so that nothing more is sent about it. Returns `None` if it is not held.
     pub(super) fn detach(&mut self) -> Option<DetachedLock> {
         if self.remaining().is_zero() {
             return None;
@@ -172,13 +172,13 @@ impl Lease {
         Some(detached)
     }
 
-    /// Releases a lock that was detached a moment ago.
+    /// Attaches a lock again that was just detached, so that it can be released.
     pub(super) fn take_back(&mut self, detached: &DetachedLock) {
         self.id = self.driver.attach(detached).ok();
     }
 
-    /// How long the nodes may take to say who holds a lock that they refused after `took`. A look takes as many round
-    /// trips as a refusal, of which none is exactly as long as the one before: twice the time is enough for it. A node
+    /// Returns how long to wait for the holder of a lock that was refused after `took`. A look
+    /// takes as many round trips as a refusal. Round trips vary, so it gets twice the time. A node
     /// that hangs is not worth a longer wait.
     pub(super) fn patience_after(&self, took: Duration) -> Duration {
         took.saturating_mul(2)
@@ -186,29 +186,29 @@ impl Lease {
             .min(self.driver.config().settings().response_timeout)
     }
 
-    /// Asks who holds the lock. The outcome is [`News::Seen`].
+    /// Asks the nodes who holds the lock. The outcome is [`News::Seen`].
     pub(super) fn look(&mut self) {
-        // The same key was accepted for the request.
+        // It cannot fail: the request has already accepted this key.
         let _ = self.driver.inspect(&self.key);
     }
 
-    /// Does what can be done without waiting.
+    /// Processes everything that needs no waiting.
     pub(super) fn process(&mut self) {
         self.driver.process();
         let Some(id) = self.id else { return };
-        // A turn may have begun another attempt.
+        // If this turn began another attempt, the last decided one counts.
         let present = Some(self.driver.votes(id)).filter(|of| of.verdict() != Verdict::Undecided);
         if let Some(votes) = present.or_else(|| self.driver.decided_votes(id)) {
             self.last = Some(Refusal::new(RefusalReason::OutOfTime, votes));
         }
     }
 
-    /// The name of the lock, for messages.
+    /// Returns the name of the lock, for messages.
     pub(super) fn name(&self) -> String {
         name::show(OsStr::from_bytes(&self.key))
     }
 
-    /// A refusal, with what follows from it in its first line.
+    /// Returns the refusal with its consequence added to the first line.
     pub(super) fn with_consequence(&self, refusal: &str) -> String {
         match refusal.split_once('\n') {
             Some((head, rest)) if self.runs_command => format!("{head}; {NOT_RUN}\n{rest}"),
@@ -216,12 +216,12 @@ impl Lease {
         }
     }
 
-    /// Whether progress is not to be reported (`--quiet`).
+    /// Returns whether progress is not reported (`--quiet`).
     pub(super) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Whether each event is to be reported (`--verbose`).
+    /// Returns whether each event is reported (`--verbose`).
     pub(super) fn is_verbose(&self) -> bool {
         self.verbose
     }
@@ -235,24 +235,26 @@ impl Lease {
         Ok(())
     }
 
-    /// As [`tell_of_minority`](Self::tell_of_minority), for a lock that is about to be detached: this is the last occasion.
+    /// Warns like [`tell_of_minority`](Self::tell_of_minority) on the last occasion, before the
+    /// lock is detached.
     pub(super) fn tell_of_silent_minority(&mut self) {
         if let Some(words) = self.minority.last_look(|| self.driver.node_report()) {
             say(words);
         }
     }
 
-    /// Whether enough nodes can vote, whatever they say about this lock.
+    /// Returns whether enough nodes can vote, even if they refuse this lock.
     pub(super) fn has_quorum(&self) -> bool {
         self.driver.node_report().has_quorum()
     }
 
-    /// The verdict of the last attempt that was decided.
+    /// Returns the verdict of the last attempt that was decided.
     pub(super) fn verdict(&self) -> Verdict {
         self.last.map_or(Verdict::Undecided, |refusal| refusal.votes.verdict())
     }
 
-    /// How long until enough quarantines are over for a quorum; `None` if quarantines are not what prevents one.
+    /// Returns the time until enough quarantines end for a quorum, or `None` if quarantines are not
+    /// what prevents one.
     pub(super) fn quarantine(&self) -> Option<Duration> {
         let refusal = self.last.filter(|last| last.votes.verdict() == Verdict::NoQuorum)?;
         let votes = self.driver.report(&refusal);
@@ -277,21 +279,21 @@ impl Lease {
         left.get(config.quorum() - 1).copied()
     }
 
-    /// The number of its permit.
+    /// Returns the number of the lock's permit.
     pub(super) fn slot(&self) -> Option<u16> {
         self.id.and_then(|id| self.driver.slot(id))
     }
 
-    /// The fencing token, if one was asked for and the lock is held.
+    /// Returns the fencing token, if one was requested and the lock is held.
     pub(super) fn fencing_token(&self) -> Option<FencingToken> {
         self.id.and_then(|id| self.driver.fencing_token(id))
     }
 
-    /// Why there is no quorum: a sentence, and one line for each node.
+    /// Returns why there is no quorum: a sentence, then one line for each node.
     ///
-    /// A verdict may come before every node has answered. A reader wants all of them, so nodes that are still
-    /// connecting get a moment, unless it is granted meanwhile or a signal arrives. The moment ends with the `limit` that the user
-    /// has set: then what is known is reported.
+    /// A verdict can precede the replies of some nodes. The report should cover every node, so it
+    /// waits a moment for nodes that are still connecting, unless the lock is granted or a signal
+    /// arrives. If the user's `limit` passes first, it reports what is known by then.
     pub(super) fn silence(
         &mut self,
         poller: &Poller,
@@ -346,7 +348,7 @@ impl Lease {
         }
     }
 
-    /// The next news.
+    /// Returns the next event.
     pub(super) fn news(&mut self) -> Option<News> {
         loop {
             match self.driver.poll_event()? {
@@ -377,23 +379,23 @@ impl Lease {
         }
     }
 
-    /// The validity that is left.
+    /// Returns the remaining validity.
     pub(super) fn remaining(&self) -> Duration {
         self.id.map_or(Duration::ZERO, |id| self.driver.remaining(id))
     }
 
-    /// The latest time for the next turn.
+    /// Returns the longest time until the next turn.
     pub(super) fn deadline(&self) -> Option<Duration> {
         self.driver.timeout()
     }
 
-    /// Releases the lock, or stops asking for it. Returns whether a quorum confirmed the release of a lock that was
-    /// held.
+    /// Releases the lock, or withdraws its request. Returns whether a quorum confirmed the release
+    /// of a lock that was held.
     pub(super) fn let_go(mut self, poller: &Poller) -> io::Result<bool> {
         let (begun, left_at_first) = (now()?, self.remaining());
         let was_held = !left_at_first.is_zero();
         let answers = self.driver.config().settings().response_timeout;
-        // A server that is paused drops the release if its connection ends before.
+        // A paused server drops the release if the connection closes before the server resumes.
         let most = begun + left_at_first.min(LONGEST_RELEASE.max(answers));
         let mut until = begun + if was_held { answers } else { LINGER };
         if let Some(id) = self.id.take() {
@@ -409,7 +411,7 @@ impl Lease {
             }
             let left = until.saturating_sub(now()?);
             if !self.driver.has_pending_releases() {
-                // Every node has confirmed it, if late, unless the keys have expired.
+                // Every node has confirmed, if late. That counts unless the keys have expired.
                 confirmed |= was_held && now()? < begun + left_at_first;
                 break;
             }
@@ -441,15 +443,15 @@ impl Lease {
         Ok(confirmed)
     }
 
-    /// Whether enough nodes are connected for the release to be confirmed.
+    /// Returns whether enough nodes for a quorum are not known to be down.
     fn may_confirm(&self) -> bool {
         let report = self.driver.node_report();
         let is_there = |node: &&NodeStatus| !matches!(node.state, NodeState::Down(_));
         report.nodes.iter().filter(is_there).count() >= report.quorum()
     }
 
-    /// Warns of nodes that hang, after a command that was too short to notice them. A node that has not answered gets the time
-    /// that it would have had.
+    /// Warns of nodes that hang, after a command that was too short to notice them. A node that has
+    /// not answered gets up to [`LAST_LOOK`].
     fn tell_of_hanging_minority(&mut self, poller: &Poller) -> io::Result<()> {
         let until = now()? + LAST_LOOK;
         while !self.minority.is_told() && self.is_connecting() {
@@ -467,12 +469,12 @@ impl Lease {
     }
 }
 
-/// It has not had the time to answer.
+/// Returns whether the node has not had time to answer.
 fn is_connecting(node: &NodeStatus) -> bool {
     node.state == NodeState::Connecting && !node.seems_to_hang()
 }
 
-/// Nodes that have not had the time to answer may be voters.
+/// Returns whether there may be a quorum, if nodes without time to answer may vote.
 fn may_have_quorum(report: &NodeReport) -> bool {
     let may_vote = |node: &&NodeStatus| node.state == NodeState::Ready || is_connecting(node);
     report.nodes.iter().filter(may_vote).count() >= report.quorum()
@@ -490,30 +492,31 @@ impl AsFd for Lease {
 
 pub(super) const NOT_RUN: &str = "the command was not run";
 
-/// The nodes that can vote, or may be able to.
+/// The reason given if the time ended before enough nodes had voted.
 const UNHEARD: &str = "the time was over before enough nodes had voted";
 
 const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and the same --max-ttl; \
     to change that: ";
 
-/// How long a report waits for nodes that are still connecting: on a busy machine that takes a while.
+/// The time that a report gives nodes that are still connecting. On a busy machine this takes a
+/// while.
 const MOMENT: Duration = Duration::from_secs(2);
 
 const NEW: &str = "if these nodes are new and never held a lock: ";
 
-/// The least time for a look, even after an immediate refusal. The look itself does not wait so long for a node that
-/// hangs, if a quorum has answered.
+/// The least time for a look, even after an immediate refusal. A node that hangs does not prolong a
+/// look if a quorum has answered.
 const LOOK_WITHIN: Duration = Duration::from_secs(3);
 
-/// The bounds of the wait for late answers before a lock is detached. A node that hangs gives none.
+/// The bounds of the wait for late replies before a lock is detached. A node that hangs sends none.
 const HEAR_WITHIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
-/// How long nodes that are connected may take to confirm a release, if the TTL lasts as long.
+/// The longest time that connected nodes get to confirm a release, within the validity.
 const LONGEST_RELEASE: Duration = Duration::from_secs(10);
 
-/// Enough to tell a node that hangs from one that is far away.
+/// The time that distinguishes a node that hangs from one that is far away.
 const LAST_LOOK: Duration = Duration::from_millis(300);
 
-/// How long the other nodes may take to confirm. The release has been sent, but an answer that meets a closed socket
-/// resets the connection, and then what was sent may be lost.
+/// The time for other nodes to confirm. The release has been sent, but a reply that meets a closed
+/// socket resets the connection, and then the release may be lost.
 const LINGER: Duration = Duration::from_millis(50);

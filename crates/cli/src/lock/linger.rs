@@ -1,12 +1,13 @@
-//! `--at-least`: the command has ended, and the lock stays taken.
+//! `--at-least`: keeps the lock after the command has ended.
 //!
-//! For a job that cron starts on many hosts in the same minute: a host that is a second late must find the lock taken,
-//! even if the job took less. No process has to stay for that, because the nodes keep a lock for its TTL. So the lock
-//! is extended once, to the end of the time, and left to expire, and redbolt exits with the command's status. It
-//! waits only while the rest is longer than `max_ttl`.
+//! This is for a job that cron starts on many hosts in the same minute. A host that is a second
+//! late must find the lock taken, even if the job took less. No process has to stay for that,
+//! because the nodes keep a lock for its TTL. So the lock is extended once to the end of that time
+//! and left to expire, and redbolt exits with the command's status. It waits only while the rest is
+//! longer than `max_ttl`.
 //!
-//! An extension never shortens, so the lock may last for up to one TTL longer than requested. A signal ends the wait
-//! at once, and leaves the lock with the TTL that it has.
+//! An extension never shortens, so the lock may last up to one TTL longer than requested. A signal
+//! ends the wait at once, and leaves the lock with its current TTL.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -17,12 +18,12 @@ use super::poller::{Poller, now};
 use crate::duration::show;
 use crate::speak::say;
 
-/// What is to become of the lock.
+/// What becomes of the lock afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// Its time is over: it is released.
+    /// The requested time has passed, so the lock is released.
     Over,
-    /// The nodes keep it until then.
+    /// The lock is left to expire.
     Kept,
 }
 
@@ -35,7 +36,7 @@ pub(super) fn linger(lease: &mut Lease, poller: &Poller, until: Duration) -> io:
         if rest.is_zero() {
             return Ok(Rest::Over);
         }
-        // Rounded up to whole milliseconds; and no TTL may be shorter than its drift.
+        // Rounded up to whole milliseconds. No TTL may be shorter than its drift.
         let ttl = (rest + ONE_MS).max(SHORTEST).min(max_ttl);
         let is_extended = extend(lease, poller, ttl)?;
         if is_extended && rest <= max_ttl {
@@ -61,9 +62,9 @@ pub(super) fn linger(lease: &mut Lease, poller: &Poller, until: Duration) -> io:
     }
 }
 
-/// Whether the nodes keep the lock for this long from now.
+/// Extends the lock to this time from now. Returns whether that succeeded.
 fn extend(lease: &mut Lease, poller: &Poller, ttl: Duration) -> io::Result<bool> {
-    // An extension of the time when the command ran may be in flight. Its outcome comes first.
+    // An extension sent while the command ran may still be in flight. Its outcome comes first.
     while lease.is_extending() {
         hear(lease, poller)?;
     }
@@ -77,7 +78,8 @@ fn extend(lease: &mut Lease, poller: &Poller, ttl: Duration) -> io::Result<bool>
     }
 }
 
-/// The outcome of an extension, if the turn brought it. Every extension has one in time.
+/// Returns the outcome of an extension, if this turn received it. Every extension has an outcome in
+/// time.
 fn hear(lease: &mut Lease, poller: &Poller) -> io::Result<Option<bool>> {
     lease.process();
     while let Some(news) = lease.news() {
@@ -92,7 +94,7 @@ fn hear(lease: &mut Lease, poller: &Poller) -> io::Result<Option<bool>> {
     Ok(None)
 }
 
-/// Whether a signal asks us to end.
+/// Sleeps for `span`. Returns whether a signal, or the end of the outer process, ended the sleep.
 fn sleep(lease: &mut Lease, poller: &Poller, span: Duration) -> io::Result<bool> {
     let until = now()? + span;
     loop {

@@ -1,28 +1,28 @@
-//! A warning about nodes that cannot vote while the lock is held without them.
+//! Warns of nodes that cannot vote while the lock is held without them.
 //!
-//! An operator with three nodes, of which one may fail, wants to know when one has. The warning comes once, on
-//! standard error. A node that may be back in a moment is left out: its server closed a connection, or answers
-//! slowly.
+//! An operator with three nodes, of which one may fail, needs to learn when one has failed. The
+//! warning is written once, to standard error. It leaves out nodes that may soon be back, because
+//! their server closed a connection or answers slowly.
 
 use std::time::Duration;
 
 use redbolt::report::{Cause, NodeReport, NodeState, NodeStatus};
 
-/// What is left to be said.
+/// The state of the warning.
 #[derive(Debug)]
 pub(super) struct Minority {
     is_told: bool,
-    /// Since when a node is absent that may be back in a moment.
+    /// The time since which a node is absent that may soon be back.
     gone_since: Option<Duration>,
 }
 
 impl Minority {
-    /// Nothing has been said; with `quiet` nothing will be.
+    /// Creates the state before the warning. With `quiet` there is no warning.
     pub(super) fn new(quiet: bool) -> Self {
         Self { is_told: quiet, gone_since: None }
     }
 
-    /// What to say at `now`, if these nodes are worth it.
+    /// Returns a warning if these nodes need one at `now`.
     pub(super) fn look(
         &mut self,
         report: impl FnOnce() -> NodeReport,
@@ -44,12 +44,12 @@ impl Minority {
         self.told(&report, &absent)
     }
 
-    /// Whether nothing is left to be said.
+    /// Returns whether no warning is left to give.
     pub(super) fn is_told(&self) -> bool {
         self.is_told
     }
 
-    /// The warning before redbolt exits. A node that does not answer now is absent.
+    /// Returns the warning before redbolt exits. A node that does not answer now counts as absent.
     pub(super) fn last_look(&mut self, report: impl FnOnce() -> NodeReport) -> Option<String> {
         if self.is_told {
             return None;
@@ -72,7 +72,7 @@ fn is_absent(node: &NodeStatus) -> bool {
     matches!(node.state, NodeState::Down(_)) || node.seems_to_hang()
 }
 
-/// It may be back in a moment.
+/// Returns whether the node may soon be back.
 fn is_blink(node: &NodeStatus) -> bool {
     match node.state {
         NodeState::Down(cause) => {

@@ -1,8 +1,9 @@
-//! `redbolt lock`: take the lock, run the command, extend the lock, release it. `redbolt lead` is the same for a leader's
-//! lock, and begins again when that is lost.
+//! `redbolt lock`: acquires the lock, runs the command, extends the lock and releases it. `redbolt
+//! lead` does the same for a leader's lock, and campaigns again after losing it.
 //!
-//! There are two processes, so that one remains if the other is killed ([`pair`]): a thin one that the caller
-//! started ([`outer`], with [`backstop`] for the case that the other fails), and this one, which does the work.
+//! Two processes share the work, so that one remains if the other is killed ([`pair`]). The caller
+//! starts a thin outer process ([`outer`], with [`backstop`] in case the inner process fails). The
+//! inner process does the work, in this module.
 //!
 //! | file | part |
 //! |---|---|
@@ -15,7 +16,7 @@
 //! | [`acquire`] | `redbolt acquire`, which waits the same way |
 //! | [`hold`], [`keeper`], [`bound`] | `redbolt hold`: its foreground and background process, and the process that it is for |
 //!
-//! This file joins them and knows the exit statuses.
+//! This file connects them and chooses the exit status.
 
 pub(crate) mod acquire;
 mod backstop;
@@ -62,7 +63,8 @@ use crate::signals::{Callers, Mask, Signals};
 use crate::speak::say;
 use crate::{name, nodes};
 
-/// Fails if there is no `/proc`, in which redbolt finds its own program and the processes of the command.
+/// Fails if `/proc` is not mounted. redbolt uses it to find its own program and the command's
+/// processes.
 pub(crate) fn check_proc() -> Result<(), Failure> {
     match fs::symlink_metadata("/proc/self/exe") {
         Ok(_) => Ok(()),
@@ -78,7 +80,7 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let (requests, notices) = pair::inherit(inner)?;
     let kill_after = args.grace().map_err(Failure::usage)?;
     let terms = Terms { ttl: args.ttl, kill_after, extend: !args.no_extend };
-    // To others the holder is the process that the caller started, not this one.
+    // The holder is the process that the caller started, not this one.
     let config = config(&args.request, &args.nodes, inner.outer)?;
     let callers = Callers { blocked: Mask(inner.blocked), ignores_pipe: inner.ignore_pipe };
     let poller = Poller::new(Requests::with_outer(Signals::keep_blocked(callers)?, requests))?;
@@ -123,14 +125,15 @@ fn wait_and_run(
             return Ok(Ended::NotBegun { end });
         }
     }
-    // The grant may have come late, or this process may have been stopped after it.
+    // The grant may have arrived late, or this process may have been stopped since. A command must
+    // not start under a lease that leaves it no time.
     if supervise::usable(lease, terms).is_zero() {
         say(format_args!("{}: the lock ran out; {NOT_RUN}", lease.name()));
         return Ok(not_begun(notices));
     }
     let since = now()?;
     let ended = Supervisor::start(lease, poller, args, terms, notices).and_then(Supervisor::run);
-    // From here on, what the command left in the background is not touched.
+    // From here on, background processes that the command left are not touched.
     let end = ended.as_ref().map_or(End::Exited(exit::SYSTEM), Ended::end);
     let lost = matches!(ended, Ok(Ended::Lost { all_ended: true }));
     notices.send(Notice::Done { end, lost });
@@ -152,14 +155,15 @@ fn wait_and_run(
     }
 }
 
-/// The lock was over before its command was begun.
+/// Reports that the lock expired before its command started.
 fn not_begun(notices: &NoticeSender) -> Ended {
     let end = End::Exited(exit::LOST);
     notices.send(Notice::Done { end, lost: true });
     Ended::NotBegun { end }
 }
 
-/// Whether the lock must not be released: a process still runs under it, or it is to outlast redbolt.
+/// Returns whether the lock is left to expire instead of being released: a process still runs under
+/// it, or it must outlast redbolt.
 fn is_left_to_its_ttl(ended: &Ended, has_least: bool) -> bool {
     match *ended {
         Ended::Lost { all_ended } => !all_ended,
@@ -169,7 +173,8 @@ fn is_left_to_its_ttl(ended: &Ended, has_least: bool) -> bool {
     }
 }
 
-/// A configuration for taking locks whose holder is the process `holder`, unless it has a label of its own.
+/// Builds the configuration of a lock request. The holder is the process `holder`, unless `request`
+/// has a label.
 fn config(request: &RequestArgs, nodes: &Nodes, holder: u32) -> Result<Config, Failure> {
     let builder = nodes::builder_for(nodes, holder)?.restart_guard(request.restart_guard.into());
     let builder = if let Some(label) = &request.label { builder.label(label) } else { builder };
@@ -177,7 +182,7 @@ fn config(request: &RequestArgs, nodes: &Nodes, holder: u32) -> Result<Config, F
     nodes::build(builder, nodes)
 }
 
-/// Beside whom the lock is asked for.
+/// Returns the mode of the lock.
 fn mode(shared: bool, permits: Option<u16>) -> LockMode {
     match (shared, permits) {
         (_, Some(of)) => LockMode::Permit { of },
@@ -186,12 +191,12 @@ fn mode(shared: bool, permits: Option<u16>) -> LockMode {
     }
 }
 
-/// How a wait ended.
+/// The outcome of a wait for the lock.
 enum Waited {
     Granted,
-    /// It was granted, but is over already. That was said.
+    /// The lock was granted but has expired already. This was reported.
     RanOut,
-    /// It was not granted. How redbolt ends says why.
+    /// The lock was not granted. redbolt ends this way.
     Ended(End),
 }
 
@@ -210,7 +215,7 @@ fn wait(
         false => Patience::new(request.wait, now()?),
     };
     let status = match Waiting::begin(lease, poller, patience)?.wait()? {
-        // This process may have been stopped since the grant.
+        // With `-q -E 0` a refusal is a success, about which cron must not send a mail.
         Outcome::Granted if lease.remaining().is_zero() => {
             say(format_args!("{}: the lock ran out before it could be used", lease.name()));
             return Ok(Waited::RanOut);

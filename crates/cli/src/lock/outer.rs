@@ -1,9 +1,9 @@
 //! The outer process of `redbolt lock` and `redbolt lead`: the one that the caller started and waits for.
 //!
-//! It starts the inner process, passes signals on to it and exits with its status. It also knows until when the command
-//! may run, and ends the command and its descendants if the inner process fails to: because it was killed or stopped,
-//! or hangs. [`Backstop`] decides when. Not here: the lock. This process cannot release it, so the lock of a dead inner
-//! process ends with its TTL.
+//! It starts the inner process, passes signals on to it and exits with its status. It also has a
+//! deadline for the command, and ends the command and its descendants if the inner process was
+//! killed or stopped, or hangs. [`Backstop`] decides when. This process cannot release the lock, so
+//! the lock of a dead inner process ends with its TTL.
 
 use std::env;
 use std::ffi::OsStr;
@@ -35,8 +35,8 @@ pub(crate) fn run() -> Result<u8, Failure> {
     Ok(Outer::start()?.watch()?.imitate())
 }
 
-/// Runs `redbolt lead` with the arguments of this process: as a lock, and when that is lost once more with an inner process
-/// of its own, unless redbolt was asked to end.
+/// Runs `redbolt lead` with the arguments of this process. When the lock is lost, starts another
+/// inner process, unless redbolt was asked to end.
 pub(crate) fn lead(once: bool) -> Result<u8, Failure> {
     let mut outer = Outer::start()?;
     loop {
@@ -70,14 +70,14 @@ fn start(signals: &Signals) -> io::Result<(Child, RequestSender, NoticeReceiver)
 struct Outer {
     inner: Child,
     requests: RequestSender,
-    /// `None` at its end.
+    /// The notices, or `None` after the end of their pipe.
     notices: Option<NoticeReceiver>,
     family: Family,
     poller: Poller,
     backstop: Backstop,
-    /// What came of killing all that ran under the lock.
+    /// The outcome of killing everything that ran under the lock.
     killed: Option<Kill>,
-    /// The signal by which redbolt was asked to end.
+    /// The signal that asked redbolt to end.
     ending: Option<Signal>,
 }
 
@@ -102,7 +102,7 @@ impl Outer {
         })
     }
 
-    /// Starts another inner process in the place of one that has ended.
+    /// Starts an inner process to replace one that has ended.
     fn begin_again(&mut self) -> io::Result<()> {
         let (inner, requests, notices) = start(&self.poller.requests.signals)?;
         (self.inner, self.requests, self.notices) = (inner, requests, Some(notices));
@@ -110,7 +110,7 @@ impl Outer {
         Ok(())
     }
 
-    /// Whether it has ended because the lock was lost, and nothing goes on under it.
+    /// Returns whether the lock was lost, and no process continues under it.
     fn has_lost(&self) -> bool {
         match self.backstop {
             Backstop::Done { lost, .. } => lost,
@@ -120,7 +120,8 @@ impl Outer {
         }
     }
 
-    /// A lead that is lost at once, again and again, is not worth all of a processor. A request to end ends it.
+    /// Pauses before the next campaign: leads that are lost at once must not use a whole processor.
+    /// Returns a signal that asks for the end.
     fn pause(&mut self) -> io::Result<Option<Signal>> {
         self.poller.wait(&[], Some(PAUSE))?;
         self.pass_on_signals()?;
@@ -134,7 +135,7 @@ impl Outer {
                 self.ending = Some(request.signal);
             }
             match request.signal {
-                // A waiting inner process may be stopped itself. It passes the signal on.
+                // A waiting inner process may itself be stopped. It passes the signal on.
                 Signal::CONT => self.inner.signal(request.signal),
                 _ => self.requests.send(request),
             }
@@ -150,7 +151,8 @@ impl Outer {
         loop {
             self.poller.requests.signals.hear_children();
             self.pass_on_signals()?;
-            // The clock is read first: after a stop here, the notices are newer than the time.
+            // The clock is read first: if this process is stopped here, the notices are newer than
+            // the time.
             let now = net::now();
             let has_children = self.inner.reap();
             self.hear();
@@ -180,7 +182,8 @@ impl Outer {
         }
     }
 
-    /// How redbolt ends, once nothing is left to do after the end `inner` of the inner process.
+    /// Returns how redbolt ends after the end `inner` of the inner process, once nothing is left to
+    /// do.
     fn final_end(&self, inner: End, has_children: bool) -> Option<End> {
         match self.backstop {
             Backstop::Idle => {
@@ -206,7 +209,7 @@ impl Outer {
         }
     }
 
-    /// Acts first, and reports afterwards.
+    /// Performs the action, then reports it.
     fn perform(&mut self, action: Action) {
         let bereft = self.inner.end().map(|end| Bereft { end });
         match action {
@@ -242,28 +245,30 @@ impl Outer {
     }
 }
 
-/// Whether redbolt is to end for good, and not only its command. A process that sends SIGHUP asks some commands to read
-/// their settings again. The kernel sends it when the terminal is closed, and then no key can end redbolt later.
+/// Returns whether redbolt should end for good, and not only its command. A process that sends
+/// SIGHUP asks some commands to reload their settings. The kernel sends it when the terminal
+/// closes, and then no key can end redbolt later.
 fn asks_for_the_end(request: Request) -> bool {
     let is_reload = request.signal == Signal::HUP && request.from != Sender::Kernel;
     request.is_interruption() && !is_reload
 }
 
-/// The lock's name for a message. Reading the arguments takes time, so this process does it only when it has something to report.
+/// Returns the lock's name for a message. Parsing the arguments takes time, so it is done only when
+/// there is something to report.
 pub(crate) fn name_of_lock() -> String {
     let command = environment::parse(env::args_os()).map(|cli| cli.command.with_keys());
     let name = command.as_ref().ok().and_then(Command::lock_name);
     name.map_or_else(|| "the lock".to_owned(), name::show)
 }
 
-/// Between the loss of a lead and the next campaign.
+/// The pause between the loss of a lead and the next campaign.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// If SIGCHLD is ignored, the kernel keeps no exit statuses of children.
+/// The message if SIGCHLD is ignored: the kernel then keeps no exit statuses of children.
 const NO_SIGCHLD: &str = "SIGCHLD is ignored here, so the command's exit status could not be had; \
     start redbolt with `env --default-signal=CHLD`";
 
-/// What has become of the inner process.
+/// The end of the inner process, for a message.
 struct Bereft {
     end: End,
 }

@@ -1,9 +1,10 @@
 //! The two processes of `redbolt lock`, and the messages between them.
 //!
-//! There are two, so that SIGKILL of one leaves another that ends the command while the lease lasts. The caller
-//! starts the *outer* process. It starts the *inner* one, passes signals on to it and waits for its end
-//! ([`outer`](super::outer)). The inner process takes the lock, runs the command and extends the lease. Both are
-//! subreapers, so that either finds the whole family.
+//! One process remains if the other is killed by SIGKILL, and ends the command while the lease
+//! lasts. The caller starts the *outer* process ([`outer`](super::outer)). It starts the *inner*
+//! process, passes signals on to it and waits for its end. The inner process acquires the lock,
+//! runs the command and extends the lease. Both are subreapers, so either can find the whole
+//! family.
 //!
 //! ```text
 //!             signals ───▶
@@ -11,12 +12,12 @@
 //!             ◀─── until when the command may run
 //! ```
 //!
-//! Two pipes join them. A pipe ends with its last writer, and the command inherits neither, so each process notices
-//! the other's death. Neither ever waits for the other, which may be stopped: if a pipe is full, a signal is dropped,
-//! and a lease replaces older ones.
+//! Two pipes join the processes. A pipe ends with its last writer, and the command inherits neither
+//! pipe, so each process notices the other's death. Neither ever waits for the other, which may be
+//! stopped: if a pipe is full, a signal is dropped, and a new lease replaces older ones.
 //!
-//! The inner process is the same program with another first argument. It inherits two descriptors by number and
-//! opens them again, because taking ownership of a number would need unsafe code.
+//! The inner process is the same program with another first argument. It inherits two descriptors
+//! by number. It opens them again because taking ownership of a number would need unsafe code.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -33,29 +34,29 @@ use super::child::End;
 use crate::args::InnerArgs;
 use crate::signals::{Request, Sender, Signal};
 
-/// Until when a command may run.
+/// The time until which a command may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
-    /// On either clock.
+    /// The end of that time, on either clock.
     pub(super) until: ClockReading,
     /// The time between SIGTERM and SIGKILL.
     pub(super) grace: Duration,
 }
 
 impl Held {
-    /// How much is left at `now`.
+    /// Returns the time left at `now`, on the clock that ends first.
     pub(super) fn remaining(&self, now: ClockReading) -> Duration {
         self.until.boot.since(now.boot).min(self.until.wall.since(now.wall))
     }
 }
 
-/// What the inner process tells the outer one.
+/// A message from the inner process to the outer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// A command runs, or is about to.
+    /// A command runs or is about to, until this time.
     Held(Held),
-    /// It has ended, was stopped, or was not begun. How redbolt will end, and whether that is because the lock was lost,
-    /// and nothing goes on under it.
+    /// The command has ended, was stopped, or was not started. redbolt will end with `end`. `lost`
+    /// is true if the lock was lost and no process continues under it.
     Done { end: End, lost: bool },
 }
 
@@ -111,25 +112,25 @@ pub(super) struct RequestReceiver(File);
 #[derive(Debug)]
 pub(super) struct NoticeSender(File);
 
-/// The ends that the inner process inherits. The outer one closes them once it has started it.
+/// The pipe ends that the inner process inherits. The outer process closes them after starting it.
 #[derive(Debug)]
 pub(super) struct Inherited {
     requests: OwnedFd,
     notices: OwnedFd,
 }
 
-/// What can be read from a pipe.
+/// The result of reading a pipe.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heard<T> {
-    /// This.
+    /// A message.
     Message(T),
-    /// Nothing now.
+    /// No message is pending.
     Nothing,
-    /// Nothing ever: the other process is gone.
+    /// The other process has closed the pipe; no message will follow.
     Gone,
 }
 
-/// Makes both pipes.
+/// Creates both pipes.
 pub(super) fn pipes() -> io::Result<(RequestSender, NoticeReceiver, Inherited)> {
     let flags = OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let (requests, sender) = pipe2(flags)?;
@@ -142,7 +143,7 @@ pub(super) fn pipes() -> io::Result<(RequestSender, NoticeReceiver, Inherited)> 
 }
 
 impl Inherited {
-    /// The options that tell the inner process of it.
+    /// Returns the options that pass these ends to the inner process.
     pub(super) fn options(&self) -> [String; 4] {
         let number = |end: &OwnedFd| end.as_raw_fd().to_string();
         let [requests, notices] = [number(&self.requests), number(&self.notices)];
@@ -150,7 +151,7 @@ impl Inherited {
     }
 }
 
-/// The inner process's ends.
+/// Opens the inner process's ends.
 pub(super) fn inherit(args: &InnerArgs) -> io::Result<(RequestReceiver, NoticeSender)> {
     let requests = reopen(args.requests, OpenOptions::new().read(true))?;
     // Also for reading, to remove outdated messages.
@@ -161,7 +162,7 @@ pub(super) fn inherit(args: &InnerArgs) -> io::Result<(RequestReceiver, NoticeSe
 fn reopen(number: i32, options: &mut OpenOptions) -> io::Result<File> {
     let file =
         options.custom_flags(OFlag::O_NONBLOCK.bits()).open(format!("/proc/self/fd/{number}"))?;
-    // Otherwise the command would inherit it.
+    // The command must not inherit it.
     close(number)?;
     Ok(file)
 }
@@ -174,13 +175,13 @@ impl RequestSender {
             Sender::Process(pid) => pid.as_raw(),
         };
         let words = [request.signal.as_raw(), sender].map(i32::to_le_bytes);
-        // A process that is gone needs no signal, and one that has thousands unread does not miss one.
+        // A process that has ended needs no signal. One with thousands unread does not miss one.
         let _ = (&self.0).write(words.as_flattened());
     }
 }
 
 impl RequestReceiver {
-    /// The next signal.
+    /// Returns the next signal.
     pub(super) fn hear(&self) -> Heard<Request> {
         loop {
             let bytes = match next::<REQUEST>(&self.0) {
@@ -201,7 +202,7 @@ impl RequestReceiver {
 }
 
 impl NoticeSender {
-    /// Tells the outer process, if it is still there.
+    /// Sends a notice to the outer process, if it still exists.
     pub(super) fn send(&self, notice: Notice) {
         let bytes = notice.bytes();
         let full = |written: io::Result<usize>| {
@@ -215,7 +216,7 @@ impl NoticeSender {
 }
 
 impl NoticeReceiver {
-    /// The next notice.
+    /// Returns the next notice.
     pub(super) fn hear(&self) -> Heard<Notice> {
         match next(&self.0) {
             Heard::Message(bytes) => Heard::Message(Notice::read(bytes)),
@@ -237,7 +238,7 @@ impl AsFd for NoticeReceiver {
     }
 }
 
-/// The next message. Messages are written whole, so they are read whole.
+/// Returns the next message. Messages are written whole, so they are read whole.
 fn next<const LENGTH: usize>(mut pipe: &File) -> Heard<[u8; LENGTH]> {
     let mut bytes = [0; LENGTH];
     loop {
@@ -253,8 +254,8 @@ fn next<const LENGTH: usize>(mut pipe: &File) -> Heard<[u8; LENGTH]> {
 const NOTICE: usize = 32;
 const REQUEST: usize = 8;
 
-/// Stands for the kernel as the sender. Zero is a process in another PID namespace, such as one that stops a
-/// container.
+/// A marker for signals sent by the kernel. Zero means a process in another PID namespace, such as
+/// one that stops a container.
 const KERNEL: i32 = -1;
 
 const HELD: u64 = 1;
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(notices.hear(), Heard::Gone);
     }
 
-    /// A stopped outer process reads nothing. When it goes on, the last lease is there.
+    /// A stopped outer process reads nothing. When it continues, it reads the last lease.
     #[test]
     fn a_pipe_that_nobody_reads_keeps_the_last_notice() {
         let (_requests, notices, _orders, told) = pair();

@@ -1,50 +1,49 @@
-//! How long to wait for a lock, and what to report meanwhile.
+//! Decides how long to wait for a lock, and what to report meanwhile.
 //!
-//! redbolt waits for the holder to release the lock, for nodes to come back, and for quarantines to end. Only `--wait`
-//! ends the wait, or the library if nobody but an operator can help. But a user who mistyped a port must see it soon,
-//! so nodes that do not answer are reported after a moment. [`Patience`] notes the verdict of each attempt, and
-//! decides whether to go on and what to report.
-//!
-//! Not here: the request, and a clock. `now` is an argument.
+//! The wait lasts until the holder releases the lock, nodes come back, or quarantines end. Only
+//! `--wait` ends it early, or the library if only an operator can help. A user who mistyped a port
+//! must learn that soon, so nodes that do not answer are reported after a second. [`Patience`]
+//! takes the verdict of each attempt. It has no clock: `now` is an argument.
 
 use std::time::Duration;
 
 use redbolt::proto::Verdict;
 
-/// Decides whether to go on waiting.
+/// Decides whether to continue waiting.
 #[derive(Debug)]
 pub(super) struct Patience {
     began: Duration,
     limit: Option<Duration>,
     seen_a_holder: bool,
-    /// How long the quarantine lasts that prevents a quorum.
+    /// The remaining time of the quarantine that prevents a quorum.
     quarantined: Option<Duration>,
-    /// Since when too few nodes can vote.
+    /// The time since which too few nodes can vote.
     silent_since: Option<Duration>,
     told: bool,
     told_quarantine: bool,
 }
 
-/// Whether to go on.
+/// What a wait should do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Advice {
-    /// Wait.
+    /// Continue.
     Wait,
-    /// Wait, and report that too few nodes can vote. Once for each outage.
+    /// Continue, and report that too few nodes can vote. Returned once for each outage.
     Tell,
-    /// Wait, and report the quarantine that prevents a quorum. Once for each quarantine.
+    /// Continue, and report the quarantine that prevents a quorum. Returned once for each
+    /// quarantine.
     TellQuarantine {
-        /// When a quorum can vote again.
+        /// The time until a quorum can vote again.
         left: Duration,
     },
-    /// Give up: somebody holds the lock.
+    /// Give up because another client holds the lock.
     Contended,
-    /// Give up: too few nodes can vote.
+    /// Give up because too few nodes can vote.
     NoQuorum,
 }
 
 impl Patience {
-    /// The patience of a wait that begins at `now` and may last for `limit`.
+    /// Creates the patience of a wait that begins at `now` and may last for `limit`.
     pub(super) fn new(limit: Option<Duration>, now: Duration) -> Self {
         let limit = limit.map(|limit| now.saturating_add(limit));
         Self {
@@ -59,13 +58,13 @@ impl Patience {
         }
     }
 
-    /// For a single attempt: the library ends it.
+    /// Creates the patience of a single attempt, which the library ends.
     pub(super) fn of_one_attempt(now: Duration) -> Self {
         Self { told: true, ..Self::new(None, now) }
     }
 
-    /// Takes the verdict of an attempt that ended shortly before `now`. `quarantine` is how long a quarantine lasts
-    /// that caused it.
+    /// Records the verdict of an attempt that ended shortly before `now`. `quarantine` is the
+    /// remaining time of the quarantine that caused it.
     pub(super) fn note(&mut self, verdict: Verdict, quarantine: Option<Duration>, now: Duration) {
         match (verdict, quarantine) {
             (Verdict::Contended, _) => {
@@ -86,8 +85,8 @@ impl Patience {
         }
     }
 
-    /// Notes that no attempt has ended. That is no outage if enough nodes answer: other clients may be faster again
-    /// and again.
+    /// Records that no attempt has been decided. This is not an outage if enough nodes answer,
+    /// because other clients may repeatedly be faster.
     pub(super) fn note_no_verdict(&mut self, has_quorum: bool) {
         self.silent_since = Some(self.began).filter(|_| !has_quorum);
     }
@@ -97,7 +96,7 @@ impl Patience {
         self.told = false;
     }
 
-    /// Whether to go on.
+    /// Returns what to do next.
     pub(super) fn advice(&mut self, now: Duration) -> Advice {
         if self.limit.is_some_and(|limit| now >= limit) {
             let can_vote = self.silent_since.is_none() && self.quarantined.is_none();
@@ -116,35 +115,36 @@ impl Patience {
         Advice::Wait
     }
 
-    /// The end of the wait, if it has a limit.
+    /// Returns the end of the wait, if it has a limit.
     pub(super) fn limit(&self) -> Option<Duration> {
         self.limit
     }
 
-    /// When to find out who holds the lock, for a report at the end of the wait: so early that the answer is there by then. `None`
-    /// if that is not what the report will say.
+    /// Returns when to look up the holder, so that the reply has arrived when the end of the wait
+    /// is reported. Returns `None` if the report will not name a holder.
     pub(super) fn look_at(&self) -> Option<Duration> {
         let is_held = self.seen_a_holder && self.silent_since.is_none();
         let limit = self.limit.filter(|_| is_held)?;
         Some(limit - (limit.saturating_sub(self.began) / 4).min(LOOK_AHEAD))
     }
 
-    /// How long the advice holds if no verdict is noted.
+    /// Returns how long the advice holds if no verdict is recorded.
     pub(super) fn due_in(&self, now: Duration) -> Option<Duration> {
         let at = [self.limit, self.to_tell()].into_iter().flatten().min()?;
         Some(at.saturating_sub(now))
     }
 
-    /// When to report nodes that do not vote.
+    /// Returns when to report nodes that do not vote.
     fn to_tell(&self) -> Option<Duration> {
         self.silent_since.filter(|_| !self.told).map(|since| since + BLINK)
     }
 }
 
-/// A look takes less, unless the machine is very busy.
+/// How long before its limit a wait looks up the holder. A look takes less, unless the machine is
+/// very busy.
 const LOOK_AHEAD: Duration = Duration::from_secs(1);
 
-/// A shorter outage is not reported.
+/// The shortest outage that is reported.
 const BLINK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
             let told = if at == 10 { Advice::TellQuarantine { left } } else { Advice::Wait };
             assert_eq!(patience.advice(ms(at)), told);
         }
-        // A node that dies meanwhile is an outage, borne like any other.
+        // A node that dies meanwhile is an outage, and the wait continues like after any other.
         patience.note(Verdict::NoQuorum, None, ms(30_000));
         assert_eq!(patience.advice(ms(31_000)), Advice::Tell);
         assert_eq!(patience.advice(ms(400_000)), Advice::Wait);

@@ -1,11 +1,11 @@
-//! Sleeping until something happens: a signal, a node's reply, a point in time, or a step of the wall clock.
+//! Sleeps until a signal, a reply of a node, a point in time, or a step of the wall clock.
 //!
-//! The timer is a timerfd on a clock that counts suspend. The timeout of `poll` does not count it: a command could
-//! run for seconds after the machine woke, under a lease that is long over.
+//! The timer is a timerfd on a clock that counts suspend. The timeout of `poll` does not count it,
+//! so a command could run for seconds after the machine woke, under an expired lease.
 //!
-//! A forward step of the wall clock ends a lease too, and no timer on another clock notices it. So there is a second
-//! timerfd, on the wall clock, for a moment that never comes: whenever that clock is set, the kernel cancels the timer
-//! and so makes it readable.
+//! A forward step of the wall clock also ends a lease, and timers on other clocks do not notice it.
+//! So a second timerfd is set on the wall clock, for a time that never comes. When that clock is
+//! set, the kernel cancels the timer, which makes it readable.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,7 @@ use nix::time::clock_gettime;
 
 use super::requests::Requests;
 
-/// The requests and the timers that every wait includes.
+/// The requests and timers that every wait includes.
 #[derive(Debug)]
 pub(super) struct Poller {
     pub(super) requests: Requests,
@@ -28,7 +28,7 @@ pub(super) struct Poller {
 }
 
 impl Poller {
-    /// A poller over `requests`.
+    /// Creates a poller over `requests`.
     pub(super) fn new(requests: Requests) -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let steps = TimerFd::new(ClockId::CLOCK_REALTIME, flags)?;
@@ -39,14 +39,15 @@ impl Poller {
         Ok(Self { requests, timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?, steps })
     }
 
-    /// Sleeps until a request has arrived or may be taken, one of `fds` is readable, `within` has passed, or the wall clock was set.
+    /// Sleeps until a request has arrived or is settled, one of `fds` is readable, `within` has
+    /// passed, or the wall clock was set.
     pub(super) fn wait(&self, fds: &[BorrowedFd<'_>], within: Option<Duration>) -> io::Result<()> {
         let fds: Vec<_> = fds.iter().copied().chain(self.requests.fds()).collect();
         let within = within.into_iter().chain(self.requests.due_in()).min();
         self.wait_muted(&fds, within)
     }
 
-    /// Whether there is a request that nobody has taken yet.
+    /// Returns whether a request is pending.
     pub(super) fn has_request(&self) -> io::Result<bool> {
         if self.requests.due_in().is_some() {
             return Ok(true);
@@ -59,7 +60,7 @@ impl Poller {
         }
     }
 
-    /// As [`wait`](Self::wait), but requests do not end it.
+    /// Sleeps like [`wait`](Self::wait), but requests do not end it.
     pub(super) fn wait_muted(
         &self,
         fds: &[BorrowedFd<'_>],
@@ -88,10 +89,10 @@ impl Poller {
     }
 }
 
-/// A wall clock in the year 2200.
+/// The year 2200 on the wall clock.
 const NEVER: TimeSpec = TimeSpec::new(7_258_118_400, 0);
 
-/// Time since boot, suspend included.
+/// Returns the time since boot, including suspend.
 pub(super) fn now() -> io::Result<Duration> {
     Ok(clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)?.into())
 }

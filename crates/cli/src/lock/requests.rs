@@ -1,9 +1,11 @@
-//! Signals as requests: those that arrive here and, in the inner process, those that the outer one passes on.
+//! Signals as requests: those received here and, in the inner process, those passed on by the outer
+//! one.
 //!
-//! A signal that both processes have received from the same sender was sent to the whole process group, and so to the
-//! command as well, if that belongs to the group. One that only one of them has received must be passed on. This is
-//! known when the second one arrives, or when it has not arrived in time. A process that was delayed for longer counts
-//! as one that did not receive the signal: the command then gets it twice, which is better than never.
+//! If both processes receive a signal from the same sender, it was sent to the whole process group,
+//! and so reached the command if that belongs to the group. A signal that only one of them receives
+//! must be passed on. The two cases are distinguished when the second signal arrives, or when it
+//! has not arrived in time. A process that is delayed for longer counts as one that did not receive
+//! the signal. The command then gets it twice, which is better than never.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -18,7 +20,7 @@ use redbolt::proto::Timestamp;
 use super::pair::{Heard, RequestReceiver};
 use crate::signals::{Request, Sender, Signal, Signals, is_ignored, undergo};
 
-/// The signals, as one stream.
+/// A stream of all signals.
 #[derive(Debug)]
 pub(super) struct Requests {
     pub(super) signals: Signals,
@@ -27,7 +29,7 @@ pub(super) struct Requests {
     twins: RefCell<Twins>,
 }
 
-/// A signal, and where else it has arrived.
+/// A signal, with where it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
     pub(super) request: Request,
@@ -36,24 +38,24 @@ pub(super) struct Arrival {
 }
 
 impl Arrival {
-    /// Whether the command has received the signal as well.
+    /// Returns whether the command has received the signal as well.
     pub(super) fn has_reached(self, command: Pid, is_in_group: impl FnOnce() -> bool) -> bool {
         self.request.from == Sender::Process(command) || (self.to_group && is_in_group())
     }
 }
 
 impl Requests {
-    /// For a process without an outer one.
+    /// Creates the stream of a process without an outer one.
     pub(super) fn of(signals: Signals) -> Self {
         Self { signals, outer: None, alone: Cell::new(false), twins: RefCell::default() }
     }
 
-    /// For an inner process.
+    /// Creates the stream of an inner process.
     pub(super) fn with_outer(signals: Signals, outer: RequestReceiver) -> Self {
         Self { outer: Some(outer), ..Self::of(signals) }
     }
 
-    /// The next one that has arrived.
+    /// Returns the next signal that has arrived.
     pub(super) fn next(&self) -> Option<Arrival> {
         if self.outer.is_none() {
             return self.signals.next().map(Arrival::to_one);
@@ -64,8 +66,8 @@ impl Requests {
         twins.next(now, self.is_alone())
     }
 
-    /// A signal that asks for the end while no command runs. One that the caller ignores does not, as with `nohup`. One that
-    /// stops programs stops this process.
+    /// Returns a signal that asks for the end while no command runs. Signals that the caller
+    /// ignores do not, as with `nohup`. A signal that stops programs stops this process.
     pub(super) fn interruption(&self) -> io::Result<Option<Signal>> {
         while let Some(Arrival { request, .. }) = self.next() {
             if request.is_stop() {
@@ -77,24 +79,24 @@ impl Requests {
         Ok(None)
     }
 
-    /// A command was started just now. The signals that have arrived before did not reach it.
+    /// Notes that a command was just started. Earlier signals did not reach it.
     pub(super) fn command_is_started(&self) {
         let mut twins = self.twins.borrow_mut();
         self.take(&mut twins, net::now().boot);
         twins.command_is_started(net::now().boot);
     }
 
-    /// Whether the outer process is known to be gone.
+    /// Returns whether the outer process is known to have ended.
     pub(super) fn is_alone(&self) -> bool {
         self.alone.get()
     }
 
-    /// How long until [`next`](Self::next) may return one that has arrived already.
+    /// Returns the time until [`next`](Self::next) may return a signal that has already arrived.
     pub(super) fn due_in(&self) -> Option<Duration> {
         self.twins.borrow().due_in(net::now().boot)
     }
 
-    /// What to poll.
+    /// Returns the descriptors to poll.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         // A pipe at its end would always be readable.
         let outer = self.outer.as_ref().filter(|_| !self.is_alone());
@@ -138,7 +140,7 @@ struct Arrived {
     way: Way,
     since: Timestamp,
     is_paired: bool,
-    /// It stays here for a while to find more of the same.
+    /// The signal stays here for a while, to match later copies.
     is_returned: bool,
 }
 
@@ -150,15 +152,16 @@ enum Way {
 
 impl Twins {
     fn add(&mut self, request: Request, way: Way, now: Timestamp) {
-        // As in the kernel: a signal that continues a process removes those that would stop it, and the other way round.
+        // As in the kernel, SIGCONT removes signals that would stop the process, and these remove
+        // SIGCONT.
         if request.signal == Signal::CONT {
             self.arrived.retain(|arrived| !arrived.request.is_stop());
         } else if request.is_stop() {
             self.arrived.retain(|arrived| arrived.request.signal != Signal::CONT);
         }
         self.arrived.retain(|arrived| !arrived.is_returned || !arrived.is_old(now));
-        // `timeout` sends a signal to its child and then to the group. A process receives these two as one or as two, as
-        // it happens. Real-time signals are never merged.
+        // `timeout` sends a signal to its child and then to the group. A process receives the two
+        // as one or as two, depending on timing. Real-time signals are never merged.
         let is_merged = |other: &Arrived| other.is_paired && !request.is_real_time();
         let is_twin = |other: &Arrived| !other.is_paired && other.way != way;
         let mut same = self.arrived.iter_mut().filter(|other| other.request == request);
@@ -168,7 +171,8 @@ impl Twins {
         }
     }
 
-    /// The first one of which all is known, and of one that `is_alone` all is.
+    /// Returns the first signal whose arrival is settled: in both processes, or in one after the
+    /// time limit. If `is_alone`, every signal is settled.
     fn next(&mut self, now: Timestamp, is_alone: bool) -> Option<Arrival> {
         let is_known = |arrived: &Arrived| {
             !arrived.is_returned && (arrived.is_paired || is_alone || arrived.is_old(now))
@@ -193,7 +197,8 @@ impl Twins {
         Some(twin_within().saturating_sub(now.since(first.since)))
     }
 
-    /// A signal that arrived before this did not reach the command. It counts if it would have ended or stopped the wait.
+    /// Notes the start of the command. Earlier signals did not reach it, but count if they would
+    /// have ended or stopped the wait.
     fn command_is_started(&mut self, now: Timestamp) {
         self.command_since = now;
     }
@@ -219,7 +224,7 @@ fn twin_within() -> Duration {
     Duration::from_millis(TWIN_WITHIN_MS)
 }
 
-/// Far longer than the outer process takes to pass a signal on, and hardly noticed by a user.
+/// Far longer than the outer process takes to pass a signal on, and barely noticeable to a user.
 const TWIN_WITHIN_MS: u64 = 100;
 
 #[cfg(test)]

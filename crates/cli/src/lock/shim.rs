@@ -1,16 +1,16 @@
 //! `redbolt __exec`: the program that redbolt starts, and that then becomes the command.
 //!
-//! Three things must happen between fork and exec. The standard library offers that only through unsafe code, so
-//! they happen in a program of their own, which then executes the command in the same process:
+//! Three things must happen between fork and exec. The standard library offers that only through
+//! unsafe code, so a separate program does them, and then executes the command in the same process:
 //!
 //! 1. request SIGTERM at the parent's death (Linux sends it when the *thread* that forked ends; redbolt forks from its
 //!    main thread);
 //! 2. check that the parent still exists, since it may have died before that request;
 //! 3. restore what the caller has set: redbolt blocks all signals, and the runtime of Rust programs ignores SIGPIPE.
 //!
-//! If the command cannot be executed, the shim says why and exits with 126 or 127, as a shell would, and redbolt passes
-//! the status on. Commands can exit with these numbers too, so the shim also reports through a pipe that nothing was
-//! run.
+//! If the command cannot be executed, the shim reports why and exits with 126 or 127, as a shell
+//! would. redbolt passes the status on. Commands can exit with these numbers too, so the shim also
+//! reports through a pipe that nothing was run.
 
 use std::ffi::{CString, OsString};
 use std::fs::OpenOptions;
@@ -28,7 +28,7 @@ use crate::exit;
 use crate::signals::{Mask, Signals};
 use crate::speak::say;
 
-/// Becomes the command; returns only if that fails.
+/// Becomes the command. Returns only if that fails.
 pub(crate) fn exec(args: &ShimArgs) -> u8 {
     let Some((program, rest)) = args.command.split_first() else { return exit::USAGE };
     if let Err(error) = prepare(args) {
@@ -38,7 +38,7 @@ pub(crate) fn exec(args: &ShimArgs) -> u8 {
     }
     let error = match args.ignore_pipe {
         true => exec_as_we_are(&args.command),
-        // This makes SIGPIPE what it is by default.
+        // This restores the default action of SIGPIPE.
         false => Command::new(program).args(rest).exec(),
     };
     // Standard error may be a file that has reached its limit.
@@ -61,10 +61,10 @@ fn exec_as_we_are(words: &[OsString]) -> io::Error {
     }
 }
 
-/// Opened only now, so that no command inherits it.
+/// Reports that nothing was run. The pipe is opened only now, so that no command inherits it.
 fn complain(args: &ShimArgs) {
     let pipe = format!("/proc/{}/fd/{}", args.parent, args.complain);
-    // If this fails, the lock is treated as if something had run, which is safe.
+    // If this fails, the lock is treated as if a command had run, which is safe.
     let _ = OpenOptions::new().write(true).open(pipe).and_then(|mut pipe| pipe.write_all(b"!"));
 }
 

@@ -1,12 +1,12 @@
-//! One loop in which the command runs and the lease is extended.
+//! The loop that runs the command and extends the lease.
 //!
-//! One `poll` waits for the nodes, the signals and a timer, so an extension never delays a release, nor the other way
-//! round. [`Watchdog`] decides what to do, and here it is done. Each turn checks the lease first: after a suspend it may
-//! be over.
+//! One `poll` waits for the nodes, the signals and a timer, so extensions and releases never delay
+//! each other. [`Watchdog`] decides what to do. Each turn checks the lease first because it may
+//! have expired during a suspend.
 //!
-//! The outer process knows until when the command may run, and acts then. It leaves a part of the lease unused,
-//! because on a busy machine it wakes late and must find the processes to kill. This process leaves a little more, so
-//! that it acts first: it knows why the lease ends, and can say so.
+//! The outer process has a deadline for the command, and stops it then. It leaves a part of the
+//! lease unused, because on a busy machine it wakes late and must find the processes to kill. This
+//! process leaves slightly more unused, so that it acts first and can report why the lease ends.
 
 use std::fmt;
 use std::io;
@@ -30,43 +30,43 @@ use crate::exit;
 use crate::signals::{Signal, is_ignored};
 use crate::speak::say;
 
-/// How it ended.
+/// The outcome of a supervised command.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// The command ended by itself, under the lock.
     Itself {
-        /// How it ended.
+        /// The end of the command.
         end: End,
     },
-    /// It did, and the nodes keep the lock for a while.
+    /// The command ended by itself, and the nodes keep the lock for a while.
     Kept {
-        /// How it ended.
+        /// The end of the command.
         end: End,
     },
-    /// The command could not be run; nothing has happened under the lock.
+    /// The command could not be run; nothing happened under the lock.
     NotRun {
-        /// How the attempt ended.
+        /// The end of the attempt.
         end: End,
     },
-    /// The lock ended first.
+    /// The lock ended before the command.
     Lost {
         /// Whether all processes have ended.
         all_ended: bool,
     },
-    /// The outer process ended first, and then the command.
+    /// The outer process ended before the command.
     Abandoned {
         /// Whether all processes have ended.
         all_ended: bool,
     },
-    /// There was no lock to run it under.
+    /// The command was not started because there was no lock.
     NotBegun {
-        /// How redbolt ends therefore.
+        /// The end of redbolt.
         end: End,
     },
 }
 
 impl Ended {
-    /// How redbolt ends.
+    /// Returns how redbolt ends.
     pub(super) fn end(&self) -> End {
         match *self {
             Self::Itself { end }
@@ -78,7 +78,7 @@ impl Ended {
     }
 }
 
-/// Watches over a command and its lease.
+/// Supervises a command and its lease.
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
     lease: &'a mut Lease,
@@ -123,11 +123,11 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// Waits for the end of the command, or brings it about when the lease ends.
+    /// Waits for the command to end, or ends it when the lease ends.
     pub(super) fn run(mut self) -> io::Result<Ended> {
         let ended = self.watch();
         if ended.is_err() {
-            // The lock will be released, and no process would watch over the command.
+            // The lock will be released, so the command must not continue unwatched.
             self.kill_family();
         }
         ended
@@ -167,7 +167,7 @@ impl<'a> Supervisor<'a> {
                 self.explain(format_args!("SIGTERM, and SIGKILL within {grace}"));
             }
             Action::Kill => {
-                // redbolt may be late on a busy machine, and the command have ended meanwhile.
+                // On a busy machine redbolt may be late, and the command may have ended.
                 if self.kill_family() != Kill::Needless || !self.told {
                     self.explain(format_args!("SIGKILL"));
                 }
@@ -191,14 +191,15 @@ impl<'a> Supervisor<'a> {
                     self.perform(action);
                 }
             }
-            // Each turn reads the remaining time, which says the same.
+            // Each turn reads the remaining time, which covers this.
             News::Expired => {}
             News::Granted | News::Refused { .. } | News::Released { .. } | News::Seen(_) => {}
         }
         Ok(())
     }
 
-    /// A stopped command has ended when no process of its family is left, or none that can be stopped.
+    /// Returns the outcome once the command has ended. After a loss, all processes of its family
+    /// must have ended or been killed, except those that cannot be.
     fn ended(&mut self) -> Option<Ended> {
         let has_children = self.command.reap();
         if let Some(loss) = self.watchdog.loss() {
@@ -240,7 +241,8 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// This process goes on when the job is stopped: it must end the command in time. The outer one is stopped in its place.
+    /// Notes signals that stop and continue the job. This process continues when the job is
+    /// stopped, because it must end the command in time; the outer one is stopped in its place.
     fn note(&mut self, arrival: Arrival) {
         let signal = arrival.request.signal;
         if arrival.request.is_stop() && !is_ignored(signal) {
@@ -257,7 +259,7 @@ impl<'a> Supervisor<'a> {
         self.poller.wait(&[self.lease.as_fd(), children], within)
     }
 
-    /// What is left of the lease for the command.
+    /// Returns the time that the lease leaves for the command.
     fn remaining(&self) -> Duration {
         usable(self.lease, self.terms)
     }
@@ -278,12 +280,12 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// What is left of a lease for a command.
+/// Returns the time that a lease leaves for a command.
 pub(super) fn usable(lease: &Lease, terms: Terms) -> Duration {
     lease.remaining().saturating_sub(5 * reserve(terms.ttl) / 4)
 }
 
-/// Until when the outer process lets the command run.
+/// Returns a notice of the time until which the outer process lets the command run.
 pub(super) fn held(lease: &Lease, terms: Terms) -> Notice {
     // The clocks are read first, so that time between the two readings shortens the lease.
     let now = net::now();
@@ -292,12 +294,12 @@ pub(super) fn held(lease: &Lease, terms: Terms) -> Notice {
     Notice::Held(Held { until, grace: terms.kill_after })
 }
 
-/// The part of a lease that the outer process leaves unused.
+/// Returns the part of a lease that the outer process leaves unused.
 fn reserve(ttl: Duration) -> Duration {
     (ttl / RESERVE_PART).min(LONGEST_RESERVE)
 }
 
 const RESERVE_PART: u32 = 8;
 
-/// A longer TTL makes no machine later than this.
+/// The longest reserve. A longer TTL does not delay a machine further.
 const LONGEST_RESERVE: Duration = Duration::from_millis(250);

@@ -1,7 +1,7 @@
-//! Waiting for the lock: from the request to the grant, or to the reason why there is none.
+//! Waits for the lock, from the request to the grant or the reason for giving up.
 //!
-//! One `poll` over the nodes, the signals and a timer. The library makes the attempts and paces them. [`Patience`]
-//! decides when to give up, and [`Watch`] shows who holds the lock.
+//! One `poll` waits for the nodes, the signals and a timer. The library paces the attempts,
+//! [`Patience`] decides when to give up, and [`Watch`] shows who holds the lock.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,14 +18,14 @@ use crate::foreign;
 use crate::signals::Signal;
 use crate::speak::say;
 
-/// How the wait ended.
+/// The outcome of the wait.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The lock is ours.
+    /// The lock was granted.
     Granted,
-    /// Somebody else holds it: who, or what else is there.
+    /// Another client holds the lock, or there is other data at its key, as described here.
     Contended(String),
-    /// Too few nodes are voters; why, in words.
+    /// Too few nodes can vote, for the reason described here.
     NoQuorum(String),
     /// A signal ended the wait.
     Interrupted(Signal),
@@ -41,12 +41,12 @@ pub(super) struct Waiting<'a> {
     begun: Duration,
     /// The holder as last seen.
     seen: Option<InspectionVerdict>,
-    /// The look for the report at the end of the wait has begun.
+    /// Whether the look for the report at the end of the wait has begun.
     has_looked: bool,
 }
 
 impl<'a> Waiting<'a> {
-    /// Begins to wait for a lease that has been asked for.
+    /// Starts waiting for a lease that has been requested.
     pub(super) fn begin(
         lease: &'a mut Lease,
         poller: &'a Poller,
@@ -57,7 +57,7 @@ impl<'a> Waiting<'a> {
         Ok(Self { lease, poller, patience, watch, begun, seen: None, has_looked: false })
     }
 
-    /// Waits to the end of the wait.
+    /// Waits until there is an outcome.
     pub(super) fn wait(mut self) -> io::Result<Outcome> {
         let outcome = loop {
             self.lease.process();
@@ -102,8 +102,8 @@ impl<'a> Waiting<'a> {
         Ok(None)
     }
 
-    /// A signal that ends the wait. The death of the outer process counts as a signal too: it stands for the one that
-    /// killed it.
+    /// Returns a signal that ends the wait. The death of the outer process counts as SIGKILL, in
+    /// place of the signal that killed it.
     fn interruption(&self) -> io::Result<Option<Signal>> {
         let requests = &self.poller.requests;
         let signal = requests.interruption()?;

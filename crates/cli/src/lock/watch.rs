@@ -1,7 +1,7 @@
-//! The lines that show who holds the lock during a wait.
+//! Shows who holds the lock during a wait.
 //!
-//! They appear only if the wait takes longer than a second. A terminal has one line, which is rewritten in place each
-//! second. Elsewhere, as in a log, a line is written once and then for each new holder.
+//! Nothing is shown in the first second. A terminal has one line, which is rewritten in place each
+//! second. Elsewhere, such as in a log, each new holder gets one line.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -12,34 +12,35 @@ use crate::say::printable;
 use crate::speak::{raw, say};
 use redbolt::inspect::InspectionVerdict;
 
-/// What is shown, or nothing if the wait is quiet.
+/// The display, which is off if the wait is quiet.
 #[derive(Debug)]
 pub(super) struct Watch {
     since: Duration,
-    /// When to look again; `None` if the wait is quiet.
+    /// The time of the next look, or `None` if the wait is quiet.
     next: Option<Duration>,
-    /// A line is rewritten in place, instead of one for each holder.
+    /// Whether a line is rewritten in place, instead of adding one for each holder.
     in_place: bool,
     is_shown: bool,
-    /// The last holder that has had a line of its own.
+    /// The last holder that got a line.
     last: Option<String>,
 }
 
 impl Watch {
-    /// The lines of a wait that begins at `now`. Verbose notes would be written behind a line that is rewritten in
-    /// place.
+    /// Creates the display of a wait that begins at `now`. With verbose notes no line is rewritten
+    /// in place, because the notes would be appended to it.
     pub(super) fn new(now: Duration, quiet: bool, verbose: bool) -> Self {
         let next = (!quiet).then_some(now + PERIOD);
         let in_place = !verbose && io::stderr().is_terminal();
         Self { since: now, next, in_place, is_shown: false, last: None }
     }
 
-    /// Whether anything is shown.
+    /// Returns whether anything is shown.
     pub(super) fn is_on(&self) -> bool {
         self.next.is_some()
     }
 
-    /// Whether it is time to look who holds the lock. If so, the next time is set.
+    /// Returns whether it is time to look who holds the lock. If so, sets the time of the next
+    /// look.
     pub(super) fn is_due(&mut self, now: Duration) -> bool {
         let due = self.next.is_some_and(|next| next <= now);
         if due {
@@ -48,12 +49,12 @@ impl Watch {
         due
     }
 
-    /// How long until the next look.
+    /// Returns how long until the next look.
     pub(super) fn due_in(&self, now: Duration) -> Option<Duration> {
         Some(self.next?.saturating_sub(now))
     }
 
-    /// Shows who holds the lock of this name, or how long a quarantine lasts.
+    /// Shows the holder of the named lock, or how long a quarantine lasts.
     pub(super) fn show(
         &mut self,
         name: &str,
@@ -75,7 +76,8 @@ impl Watch {
         self.is_shown = true;
     }
 
-    /// Describes a holder that has not had a line yet. A quarantine and missing nodes have lines of their own.
+    /// Returns a description of a holder that has not had a line yet. Quarantines and missing nodes
+    /// are reported elsewhere.
     fn of_new_holder(&mut self, seen: &InspectionVerdict) -> Option<String> {
         let holder = identity(seen)?;
         if self.last.as_ref() == Some(&holder) {
@@ -85,7 +87,7 @@ impl Watch {
         Some(in_words(seen, None))
     }
 
-    /// Removes the line, before anything else is written.
+    /// Erases the line, before other output.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.is_shown) {
             raw(CLEAR);
@@ -93,8 +95,8 @@ impl Watch {
     }
 }
 
-/// The part of a verdict that differs between holders and stays while one of them holds the lock. Those who share a
-/// lock come and go, so they count as one holder; so do permits.
+/// Returns the part of a verdict that is constant for one holder and differs between holders.
+/// Sharers of a lock come and go, so together they count as one holder; so do permits.
 fn identity(seen: &InspectionVerdict) -> Option<String> {
     match seen {
         InspectionVerdict::Held(holder) => {
@@ -102,7 +104,7 @@ fn identity(seen: &InspectionVerdict) -> Option<String> {
         }
         InspectionVerdict::Permits(_) => Some("permits".to_owned()),
         InspectionVerdict::Shared(_) => Some("shared".to_owned()),
-        // The time at which a lock ends is in its words, and grows with each extension.
+        // The description contains the end of a lock, which changes with each extension.
         InspectionVerdict::Foreign(data) => {
             match foreign::lock(data).filter(|it| it.ends.is_some()) {
                 Some(lock) => Some(format!("lock {}", lock.library.unwrap_or_default())),
@@ -130,10 +132,10 @@ fn in_words(seen: &InspectionVerdict, quarantine: Option<Duration>) -> String {
     }
 }
 
-/// Shorter waits show no line.
+/// The time before the first line, and between looks.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Back to the first column, and erase to the end of the line.
+/// Returns to the first column, and erases to the end of the line.
 const CLEAR: &str = "\r\x1b[K";
 
 /// Narrow enough for every terminal.

@@ -1,8 +1,7 @@
-//! What to do while the command runs: the rule that the command never outlives the lease.
+//! The rule that the command never outlives the lease.
 //!
-//! A state machine without I/O and without a clock: `now` and `remaining` (the validity left) are arguments, and the
-//! outcome is an [`Action`]. So the one rule that must not fail is tested in virtual time. Not here: how the lock is
-//! extended, and how a family of processes is stopped.
+//! The rule is a state machine without I/O or a clock, so that it can be tested in virtual time.
+//! Its inputs are `now` and `remaining` (the validity left); its output is an [`Action`].
 //!
 //! | what happened                      | SIGTERM                          | SIGKILL                |
 //! |------------------------------------|----------------------------------|------------------------|
@@ -16,7 +15,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// The times that were chosen with the request.
+/// The times chosen with the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) ttl: Duration,
@@ -24,31 +23,31 @@ pub(super) struct Terms {
     pub(super) extend: bool,
 }
 
-/// What is to be done now.
+/// A step to take now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Ask the nodes for another TTL.
+    /// Extend the lease by another TTL.
     Extend,
-    /// Ask the command to stop.
+    /// Ask the command to stop (SIGTERM).
     Terminate,
-    /// Stop the command.
+    /// Kill the command (SIGKILL).
     Kill,
 }
 
-/// Why the command had to be stopped.
+/// The reason for stopping the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
-    /// The nodes said so.
+    /// The nodes reported the loss, with this reason.
     Known(String),
-    /// No extension succeeded in time; why the last one did not, if one was refused.
+    /// No extension succeeded in time. The reason is that of the last failure, if one was reported.
     NotExtended(Option<String>),
-    /// The TTL is over, and `--no-extend` was given.
+    /// The TTL has ended, and `--no-extend` was given.
     UsedUp,
-    /// The lease was over before redbolt could act: it was suspended, or a clock jumped.
+    /// The lease ended before redbolt could act: it was suspended, or a clock jumped.
     Overslept,
     /// The outer process was killed.
     Abandoned,
-    /// The command was stopped, as by Ctrl-Z, and so the lease was not extended.
+    /// The command was stopped, for example by Ctrl-Z, so the lease was not extended.
     Suspended,
 }
 
@@ -68,7 +67,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Keeps a lease, and says when the command must stop.
+/// Decides when to extend the lease and when the command must stop.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     terms: Terms,
@@ -85,7 +84,8 @@ enum State {
 }
 
 impl Watchdog {
-    /// For a lease of which `remaining` is left at `now`: less than requested if the grant was slow.
+    /// Creates a watchdog for a lease with `remaining` left at `now`. This is less than requested
+    /// if the grant was slow.
     pub(super) fn new(terms: Terms, now: Duration, remaining: Duration) -> Self {
         let used = terms.ttl.saturating_sub(remaining);
         let extend_at = now + (terms.ttl / EXTEND_PART).saturating_sub(used);
@@ -93,45 +93,47 @@ impl Watchdog {
         Self { terms, state, refusal: None, is_suspended: false }
     }
 
-    /// The extension succeeded.
+    /// Records a successful extension.
     pub(super) fn extended(&mut self) {
         self.refusal = None;
         self.answered(EXTEND_PART);
     }
 
-    /// The extension failed.
+    /// Records a failed extension.
     pub(super) fn not_extended(&mut self, reason: String) {
         self.refusal = Some(reason);
         self.answered(RETRY_PART);
     }
 
-    /// Whether the command is stopped, as by Ctrl-Z: a lease is not extended for a command that may never go on.
+    /// Records whether the command is stopped, for example by Ctrl-Z. The lease is not extended for
+    /// a command that may never continue.
     pub(super) fn suspend(&mut self, is_suspended: bool) {
         self.is_suspended = is_suspended;
     }
 
-    /// The lease got shorter: extend it now, unless an extension is in flight.
+    /// Schedules an extension at once after the lease got shorter, unless one is in flight.
     pub(super) fn shortened(&mut self) {
         if let State::Extending { extend_at, .. } = &mut self.state {
             *extend_at = Duration::ZERO;
         }
     }
 
-    /// The nodes say that the lock is lost.
+    /// Records that the lock is lost.
     #[must_use = "the command must be told to stop"]
     pub(super) fn lost(&mut self, reason: String, now: Duration) -> Option<Action> {
         let State::Extending { .. } = self.state else { return None };
         Some(self.terminate(Loss::Known(reason), now + self.terms.kill_after))
     }
 
-    /// The outer process is gone: if this one fails too, no process ends the command.
+    /// Records that the outer process has ended. If this one failed too, no process would end the
+    /// command.
     #[must_use = "the command must be told to stop"]
     pub(super) fn abandoned(&mut self, now: Duration) -> Option<Action> {
         let State::Extending { .. } = self.state else { return None };
         Some(self.terminate(Loss::Abandoned, now + self.terms.kill_after))
     }
 
-    /// What is to be done at `now`, with `remaining` of the lease left.
+    /// Returns the step to take at `now`, with `remaining` of the lease left.
     pub(super) fn act(&mut self, now: Duration, remaining: Duration) -> Option<Action> {
         match &mut self.state {
             State::Extending { .. } if remaining.is_zero() => {
@@ -160,7 +162,7 @@ impl Watchdog {
         }
     }
 
-    /// How long nothing needs to be done unless something happens.
+    /// Returns how long nothing needs to be done unless an event arrives.
     pub(super) fn idle(&self, now: Duration, remaining: Duration) -> Option<Duration> {
         match &self.state {
             State::Extending { extend_at, asked_at } => {
@@ -178,7 +180,7 @@ impl Watchdog {
         }
     }
 
-    /// Why the command had to be stopped; `None` before that.
+    /// Returns why the command had to be stopped, or `None` before that.
     pub(super) fn loss(&self) -> Option<&Loss> {
         match &self.state {
             State::Extending { .. } => None,
@@ -213,10 +215,10 @@ impl Watchdog {
     }
 }
 
-/// A lease is extended when this part of its TTL has passed: two tries are left before the end.
+/// The part of its TTL after which a lease is extended: two tries are left before the end.
 const EXTEND_PART: u32 = 3;
 
-/// After a refused extension the next one follows sooner.
+/// The part of the TTL after which a failed extension is retried.
 const RETRY_PART: u32 = 9;
 
 #[cfg(test)]
