@@ -1,8 +1,8 @@
-//! Where the addresses of the nodes come from: options, a file, or the environment.
+//! Reads the addresses of the nodes from options, a file, or the environment.
 //!
-//! Options override the environment. Each address keeps the place where it was found, so that an error can name
-//! it. Addresses can contain passwords: a file of such addresses is refused if others can read it. Not here: what an
-//! address means, which the library reads.
+//! Options override the environment. Each address keeps its origin, so that an error can name it.
+//! Addresses can contain passwords, so a file with such addresses is refused if others can read it.
+//! The library parses the addresses.
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use crate::given::{Given, Origin};
 use crate::name::word;
 use crate::variables::{self, NODES_FILE_VARIABLE, NODES_VARIABLE};
 
-/// All addresses, in order. A file is read only once, since it may be a pipe.
+/// Returns all addresses, in order. A file is read only once because it may be a pipe.
 pub(crate) fn given(nodes: &Nodes) -> Result<&[Given], Failure> {
     if let Some(given) = nodes.given.get() {
         return Ok(given);
@@ -35,7 +35,7 @@ pub(crate) fn given(nodes: &Nodes) -> Result<&[Given], Failure> {
     Ok(nodes.given.get_or_init(|| found))
 }
 
-/// An address of a list that a comma in its password has cut in two.
+/// Returns an error if a comma in a password has split an address of a list.
 fn comma_in_password(first: &Given, second: &Given) -> Option<Failure> {
     if let Origin::Line(..) = second.origin {
         return None;
@@ -74,7 +74,7 @@ fn find(nodes: &Nodes) -> Result<Vec<Given>, Failure> {
     }
 }
 
-/// Addresses separated by commas, without blanks and empty parts.
+/// Splits a list at its commas, without blanks and empty parts.
 fn of_list<'a>(list: &'a str, origin: &'a Origin) -> impl Iterator<Item = Given> + 'a {
     let parts = list.split(',').map(str::trim).filter(|text| !text.is_empty());
     parts.map(|text| Given { text: text.to_owned(), origin: origin.clone() })
@@ -91,7 +91,7 @@ fn of_file(path: &Path) -> Result<Vec<Given>, Failure> {
     of_bytes(path, bytes)
 }
 
-/// The addresses in the contents of a file.
+/// Returns the addresses in the contents of a file.
 pub(crate) fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Vec<Given>, Failure> {
     let refuse = |reason: &dyn fmt::Display| refusal(path, reason);
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
@@ -108,17 +108,17 @@ pub(crate) fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Vec<Given>, Failur
     if given.is_empty() { Err(refuse(&"it names no node")) } else { Ok(given) }
 }
 
-/// The password for the nodes whose address has none, if a file is named.
+/// Returns the password for nodes whose address has none, if a file is named.
 pub(crate) fn password(nodes: &Nodes) -> Result<Option<&[u8]>, Failure> {
     password_once(nodes.password_file.as_deref(), &nodes.password)
 }
 
-/// That of the sentinels, if a file is named.
+/// Returns the password of the sentinels, if a file is named.
 pub(crate) fn sentinel_password(sentinels: &SentinelArgs) -> Result<Option<&[u8]>, Failure> {
     password_once(sentinels.sentinel_password_file.as_deref(), &sentinels.sentinel_password)
 }
 
-/// Read only once, since the file may be a pipe.
+/// Reads the password only once because the file may be a pipe.
 fn password_once<'a>(
     path: Option<&Path>,
     read: &'a OnceCell<Vec<u8>>,
@@ -131,12 +131,12 @@ fn password_once<'a>(
     Ok(Some(read.get_or_init(|| password)))
 }
 
-/// The password in a file that only we can read, without the end of its line.
+/// Reads the password from a file that only this user can read, without the end of its line.
 fn password_in(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut password = Vec::new();
     let read = secret_file(path)?.take(LONGEST).read_to_end(&mut password);
     read.map_err(|error| refusal(path, &error))?;
-    // As the library reads it.
+    // Ends the line as the library does.
     if password.pop_if(|byte| *byte == b'\n').is_some() {
         password.pop_if(|byte| *byte == b'\r');
     }
@@ -146,7 +146,7 @@ fn password_in(path: &Path) -> Result<Vec<u8>, Failure> {
     if password.is_empty() { Err(refusal(path, &"it is empty")) } else { Ok(password) }
 }
 
-/// A file that others cannot read.
+/// Opens a file that others cannot read.
 fn secret_file(path: &Path) -> Result<File, Failure> {
     let (file, metadata) = open(path)?;
     secret_access(path, &metadata).map_err(|reason| refusal(path, &reason))?;
@@ -166,7 +166,7 @@ fn refusal(path: &Path, reason: &dyn fmt::Display) -> Failure {
     Failure::usage(format!("{}: {reason}", path.display()))
 }
 
-/// One address on each line. Empty lines and lines that begin with # are skipped.
+/// Returns one address for each line. Skips empty lines and lines that begin with #.
 fn lines(path: &Path, text: &str) -> Vec<Given> {
     let lines = text.lines().map(str::trim).zip(1..);
     let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
@@ -178,7 +178,7 @@ fn lines(path: &Path, text: &str) -> Vec<Given> {
         .collect()
 }
 
-/// Whether a password may be in a file of addresses, or in one of its comments.
+/// Returns whether a file of addresses, or one of its comments, may contain a password.
 fn may_be_secret(text: &str) -> bool {
     let is_secret = |line: &str| match line.strip_prefix('#') {
         None => line.contains('@') && !has_no_password(line),
@@ -189,7 +189,8 @@ fn may_be_secret(text: &str) -> bool {
     text.lines().map(str::trim).any(is_secret)
 }
 
-/// Its owner must be this user or root. Its group may read it, and others have no access.
+/// Fails unless the owner is this user or root, and others have no access. The group may read the
+/// file.
 fn secret_access(path: &Path, file: &Metadata) -> Result<(), String> {
     let mode = file.permissions().mode() & 0o777;
     if ![nix::unistd::geteuid().as_raw(), 0].contains(&file.uid()) {
@@ -205,7 +206,8 @@ fn secret_access(path: &Path, file: &Metadata) -> Result<(), String> {
     ))
 }
 
-/// All users may read addresses without passwords. A user who can write them decides where locks are taken.
+/// Checks a file of addresses without passwords. All users may read it. A user who can write it
+/// decides where locks are taken.
 fn public_access(path: &Path, file: &Metadata) -> Result<(), String> {
     let mode = file.permissions().mode() & 0o777;
     if mode & 0o002 == 0 || file.file_type().is_fifo() {
@@ -218,7 +220,7 @@ fn public_access(path: &Path, file: &Metadata) -> Result<(), String> {
     ))
 }
 
-/// Whether the addresses in the environment may contain a password.
+/// Returns whether the addresses in the environment may contain a password.
 pub(crate) fn environment_is_secret() -> bool {
     let Some(list) = variables::value(NODES_VARIABLE) else { return false };
     match list.to_str() {
@@ -227,14 +229,15 @@ pub(crate) fn environment_is_secret() -> bool {
     }
 }
 
-/// Whether a password may be in a list of addresses: if one of them has it, or if the list has an `@` and one of them
-/// cannot be read. A comma in a password makes two of one address, and neither can be read.
+/// Returns whether a list of addresses may contain a password: an address has one, or the list has
+/// an `@` and an address cannot be parsed. A comma in a password splits an address into two parts,
+/// which cannot be parsed.
 fn may_have_password(list: &str) -> bool {
     let is_public = |given: Given| has_no_password(&given.text);
     list.contains('@') && !of_list(list, &Origin::Variable).all(is_public)
 }
 
-/// Whether this is an address, and has no password. A user alone is not a secret.
+/// Returns whether this is an address without a password. A user name alone is not a secret.
 fn has_no_password(address: &str) -> bool {
     let credentials = |address: &str| Address::parse(address).map(|(_, node)| node.credentials);
     if let Ok(None) = credentials(address) {
@@ -245,8 +248,8 @@ fn has_no_password(address: &str) -> bool {
     !user.contains(':') && matches!(credentials(&format!("{scheme}://{place}")), Ok(None))
 }
 
-/// The options that name these nodes to another `redbolt`, without a password. Empty if the environment names
-/// them.
+/// Returns the options that name these nodes to another `redbolt`, without a password. Returns an
+/// empty string if the environment names them.
 pub(crate) fn options(nodes: &Nodes) -> String {
     if let Some(path) = &nodes.nodes_file {
         return format!(" --nodes-file {}", word(path.as_os_str()));
@@ -269,7 +272,7 @@ to see it work without any server: redbolt demo";
 
 const BOTH: &str = "both REDBOLT_NODES and REDBOLT_NODES_FILE are set: unset one of them";
 
-/// More than the longest addresses of the largest set of nodes take.
+/// The limit of a file, above the longest addresses of the largest set of nodes.
 const LONGEST: u64 = 256 << 10;
 
 #[cfg(test)]

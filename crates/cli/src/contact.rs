@@ -1,7 +1,7 @@
-//! Connecting to the nodes, for a command that asks all of them once and exits.
+//! Connects to the nodes for a command that asks all of them once and exits.
 //!
-//! Such a command wants every node, not only the first quorum, but it must not wait for a node that hangs. So once a
-//! quorum has answered, the others get as long again, and at least a moment.
+//! Such a command needs every node, not only the first quorum, but must not wait for a node that
+//! hangs. So once a quorum has answered, the others get as long again, but at least 250 ms.
 
 use std::time::{Duration, Instant};
 
@@ -30,8 +30,8 @@ pub(crate) fn contact(client: &Client, within: Duration) -> NodeReport {
     }
 }
 
-/// Finds out which nodes notify waiters, of nodes that have been asked already, which took at most `round_trip`. A node that
-/// has not answered is not waited for again.
+/// Finds out which nodes notify waiters. They have been asked before, which took at most
+/// `round_trip`. A node that has not answered is not waited for again.
 pub(crate) fn contact_push(client: &Client, round_trip: Duration) -> NodeReport {
     let before = client.node_report();
     if before.ready() == 0 {
@@ -39,7 +39,7 @@ pub(crate) fn contact_push(client: &Client, round_trip: Duration) -> NodeReport 
     }
     // It opens a second connection.
     let mut report = client.warm_up_push(others_within(round_trip.saturating_mul(4)));
-    // A node that failed is being connected to again: why it failed says more.
+    // A node that failed is reconnecting. The earlier failure is more informative.
     for (node, before) in report.nodes.iter_mut().zip(before.nodes) {
         if node.state == NodeState::Connecting {
             *node = before;
@@ -48,18 +48,18 @@ pub(crate) fn contact_push(client: &Client, round_trip: Duration) -> NodeReport 
     report
 }
 
-/// Whether a node has answered: its restart guard was read, or it votes without one.
+/// Returns whether a node has answered: its restart guard was read, or it votes without one.
 fn has_told(node: &NodeStatus) -> bool {
     node.state == NodeState::Ready
         || !matches!(node.restart_guard, RestartGuardState::Unknown | RestartGuardState::Off)
 }
 
-/// How long the others may take once a quorum has answered after `taken`.
+/// Returns how long the others may take once a quorum has answered after `taken`.
 fn others_within(taken: Duration) -> Duration {
     taken.max(FIRST_CONTACT)
 }
 
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// Enough to look up a name and connect, anywhere on Earth.
+/// The least time for the others: enough to look up a name and connect, anywhere on Earth.
 const FIRST_CONTACT: Duration = Duration::from_millis(250);

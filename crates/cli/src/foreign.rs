@@ -1,25 +1,25 @@
-//! Locks of other libraries, in words: who has one, and for how long it keeps others out.
+//! Describes locks of other libraries: their holder, and how long they keep others out.
 //!
-//! Not here: what they look like on a node, which the library knows.
+//! The library parses their data on a node.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redbolt::Profile;
 use redbolt::inspect::{DataKind, Foreign, ForeignLock};
 
-/// Who holds it, or what is there.
+/// Describes the holder, or the data that is there.
 pub(crate) fn holder(data: &Foreign) -> String {
     let told = data.to_string();
     told.strip_prefix("held by ").map_or_else(|| told.clone(), str::to_owned)
 }
 
-/// As long as its key lives, or without a TTL until the time that it tells.
+/// Returns the TTL of the key. Without one, returns the time until the end that the data names.
 pub(crate) fn remaining(data: &Foreign) -> Option<Duration> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     data.remaining.or_else(|| Some(lock(data)?.ends?.saturating_sub(now)))
 }
 
-/// The lock of another library that it is, if it is one.
+/// Returns the lock of another library, if the data is one.
 pub(crate) fn lock(data: &Foreign) -> Option<&ForeignLock> {
     match &data.kind {
         DataKind::Lock(lock) => Some(lock),
@@ -27,7 +27,8 @@ pub(crate) fn lock(data: &Foreign) -> Option<&ForeignLock> {
     }
 }
 
-/// What follows from its form: that it is none of the locks which are expected, and which profile it is of.
+/// Describes the form of the data: it is not a lock that is expected, and belongs to certain
+/// profiles.
 pub(crate) fn whose(data: &Foreign, expected: Option<Profile>) -> String {
     let profiles = names(&profiles(data));
     match expected {
@@ -39,12 +40,12 @@ pub(crate) fn whose(data: &Foreign, expected: Option<Profile>) -> String {
     }
 }
 
-/// The profiles whose members write data of this form.
+/// Returns the profiles whose members write data of this form.
 pub(crate) fn profiles(data: &Foreign) -> Vec<Profile> {
     Profile::ALL.into_iter().filter(|&profile| data.is_of(profile)).collect()
 }
 
-/// Profiles in words.
+/// Formats profiles as words.
 pub(crate) fn names(profiles: &[Profile]) -> String {
     profiles.iter().map(|profile| profile.name()).collect::<Vec<_>>().join(" or ")
 }

@@ -1,8 +1,8 @@
-//! `redbolt extend` and `redbolt release`: a lock that `redbolt acquire` has left in a file.
+//! `redbolt extend` and `redbolt release`: use a lock that `redbolt acquire` has left in a file.
 //!
-//! Each command attaches the lock, does one thing and exits. Unless it releases the lock, it must send nothing at
-//! the end either: it detaches the lock again, or forgets the client and lets the system close its sockets. It
-//! writes no restart guard: that is for clients that take locks.
+//! Each command attaches the lock, does one thing and exits. Unless it releases the lock, it must
+//! not send anything at the end: it detaches the lock again, or forgets the client and lets the
+//! system close its sockets. It writes no restart guard, which is for clients that take locks.
 
 use std::ffi::OsStr;
 use std::mem;
@@ -43,7 +43,7 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
     connect(&client, &lock);
     let outcome = lock.extend(args.ttl.unwrap_or_else(|| detached.ttl()));
     let extended = lock_leaves(lock);
-    // Whatever this client still knows of a lock that is lost stays where it is.
+    // Dropping the client could send something about a lost lock.
     mem::forget(client);
     let refused = match outcome {
         Ok(()) => None,
@@ -55,13 +55,13 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
         Err(error) => return Err(Failure::no_quorum(error)),
     };
     let Some(extended) = extended else { return Ok(lost(&detached, LossCause::Expired)) };
-    // Where the file system has no locks.
+    // This covers file systems without locks.
     if !token_file::has(path, &detached) {
         return Ok(overtaken(path));
     }
     let written = draft.keep(&extended).map_err(|error| unwritten(path, &error));
     let Some(report) = refused else { return written.map(|()| exit::SUCCESS) };
-    // A minority may have been extended, and whoever releases the lock must know that.
+    // A minority of nodes may have been extended, which a later release needs to account for.
     if let Err(failure) = written {
         say(format_args!("warning: {failure}"));
     }
@@ -69,7 +69,7 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
     Err(Failure::no_quorum(format_args!("not extended, and held for {left} more: {report}")))
 }
 
-/// The lock continues without this client. If it is lost, nothing is sent about it.
+/// Detaches the lock, so that it continues without this client. Nothing is sent about a lost lock.
 fn lock_leaves(lock: LockGuard<'_>) -> Option<DetachedLock> {
     if lock.is_valid() {
         return lock.detach();
@@ -93,7 +93,7 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
     let quorum = client.config().quorum();
     match (looked, lock.release()) {
         (_, Err(_)) if is_released => {
-            // Its keys are over by now.
+            // Its keys have expired by now.
             tidy(path, &detached);
             Ok(exit::SUCCESS)
         }
@@ -114,9 +114,9 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Whether the lock is still ours: an extension finds out, and shortens nothing. An extension ends after a sixth of
-/// its TTL, so the TTL is at least six times as long as an answer may take. It is at most the lock's own, in case the
-/// release does not arrive.
+/// Returns whether the lock is still held. An extension finds out, and shortens nothing. An
+/// extension ends after a sixth of its TTL, so the TTL is at least six times as long as a reply may
+/// take. It is at most the lock's own, in case the release does not arrive.
 fn look(
     client: &Client,
     lock: &mut LockGuard<'_>,
@@ -129,8 +129,9 @@ fn look(
     lock.extend((ROUNDS * response_timeout).max(A_MOMENT).min(detached.ttl()))
 }
 
-/// Whether a quorum has the time of a member that has lost, in a fleet where losers overwrite. An extension takes that for a loss,
-/// and a release deletes it inside the lock's own lease, as members do.
+/// Returns whether a quorum has the time of a member that has lost, in a fleet where losers
+/// overwrite. An extension treats that as a loss. A release deletes it within the lock's own lease,
+/// as members do.
 fn is_overwritten(client: &Client, detached: &DetachedLock) -> bool {
     let losers_overwrite = [Profile::REDIS_OBJECTS, Profile::SETNX].contains(&detached.profile());
     let Some(key) = detached.keys().next().filter(|_| losers_overwrite) else { return false };
@@ -139,7 +140,8 @@ fn is_overwritten(client: &Client, detached: &DetachedLock) -> bool {
     foreign::lock(&data).is_some_and(|lock| lock.ends.is_some())
 }
 
-/// The lock is released, and the nodes did not say whether it was held until then. A report of theirs names the lock.
+/// Returns the failure of a released lock if the nodes did not report whether it was held until
+/// then. The nodes' report names the lock.
 fn not_known(detached: &DetachedLock, reason: &ExtendError) -> Failure {
     match reason {
         ExtendError::Refused(report) => Failure::no_quorum(format_args!("{NOT_KNOWN}\n{report}")),
@@ -147,7 +149,7 @@ fn not_known(detached: &DetachedLock, reason: &ExtendError) -> Failure {
     }
 }
 
-/// Notes in the file that a release was begun, so that it can be tried again.
+/// Notes in the file that a release was begun, so that it can be retried.
 fn unconfirmed(
     client: &Client,
     args: &ReleaseArgs,
@@ -176,26 +178,27 @@ fn unconfirmed(
     ))
 }
 
-/// Removes the file of a lock that has ended. The exit status tells what became of the lock, even if the file cannot
-/// be removed.
+/// Removes the file of a lock that has ended. The exit status reports the end of the lock, even if
+/// the file cannot be removed.
 fn tidy(path: &Path, detached: &DetachedLock) {
     if let Err(error) = token_file::remove(path, detached) {
         say(format_args!("warning: {}: {error}", path.display()));
     }
 }
 
-/// Longer than another `redbolt` needs for the lock, whatever state the nodes are in: to connect and to extend, or
-/// to check and to release, and a moment for the disk.
+/// Returns how long to wait for the lock of the file. Another `redbolt` holds it for less, in any
+/// state of the nodes: it connects and extends, or checks and releases, and writes to the disk.
 fn patience(settings: &Settings) -> Duration {
     settings.connect_timeout + 2 * settings.response_timeout + Duration::from_secs(2)
 }
 
-/// Built before the token file is read, since a timeout that is out of range must not bound the wait for that file.
+/// Builds the configuration before the token file is read, since a timeout that is out of range
+/// must not bound the wait for that file.
 fn config(nodes: &Nodes) -> Result<Config, Failure> {
     nodes::build(nodes::builder(nodes)?.read_only(), nodes)
 }
 
-/// Connects for at most a quarter of what is left of the lock: the rest is for what follows.
+/// Connects for at most a quarter of the lock's remaining time; the rest is for what follows.
 fn connect(client: &Client, lock: &LockGuard<'_>) {
     let connect_timeout = client.config().settings().connect_timeout;
     let within = match lock.remaining() {
@@ -215,7 +218,7 @@ fn attach<'c>(client: &'c Client, detached: &DetachedLock) -> Result<LockGuard<'
     })
 }
 
-/// The name of a lock, for messages.
+/// Returns the name of a lock, for messages.
 fn named(detached: &DetachedLock) -> String {
     let keys = detached.keys().map(|key| name::show(OsStr::from_bytes(key)));
     keys.collect::<Vec<_>>().join(", ")
@@ -226,7 +229,7 @@ fn lost(detached: &DetachedLock, cause: LossCause) -> u8 {
     exit::LOST
 }
 
-/// Somebody has released the lock.
+/// Reports that another process has released the lock.
 fn overtaken(path: &Path) -> u8 {
     say(format_args!("{}: it has been released", path.display()));
     exit::LOST
@@ -236,10 +239,10 @@ fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
     Failure::system(format_args!("{}: {error}", path.display()))
 }
 
-/// An extension ends after this part of its TTL.
+/// The part of its TTL after which an extension ends.
 const ROUNDS: u32 = 6;
 
-/// More than the drift takes.
+/// A time longer than the drift.
 const A_MOMENT: Duration = Duration::from_millis(10);
 
 const NOT_KNOWN: &str = "the lock is released, but it is not known whether it was held until now";

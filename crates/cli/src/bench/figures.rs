@@ -1,7 +1,6 @@
-//! What was measured, as numbers.
+//! The measurements of one run.
 //!
-//! Not here: what the library counts itself ([`Load`](super::load::Load) takes the difference), and how figures are
-//! shown.
+//! [`Load`](super::load::Load) adds the difference of the library's own counters.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,32 +13,32 @@ use crate::signals::Signal;
 
 /// The figures of one run.
 pub(super) struct Figures {
-    /// From the ask to the grant.
+    /// The time from the request to the grant.
     pub(super) acquire: Histogram<u64>,
-    /// From the grant to a quorum's confirmation that the lock is free again.
+    /// The time from the grant until a quorum confirms that the lock is free again.
     pub(super) release: Histogram<u64>,
-    /// Both.
+    /// The sum of both.
     pub(super) pair: Histogram<u64>,
     pub(super) refusals: Vec<(RefusalReason, u64)>,
     pub(super) losses: Vec<(LossCause, u64)>,
-    /// Releases that a quorum did not confirm in time.
+    /// The number of releases that a quorum did not confirm in time.
     pub(super) unconfirmed: u64,
-    /// Which nodes had granted when a lock was granted, as far as sets are remembered.
+    /// The sets of nodes that granted a lock, as far as sets are remembered.
     pub(super) quorums: HashMap<NodeSet, u64>,
-    /// For each node: grants that came in time to count.
+    /// The number of grants of each node that came in time to count.
     pub(super) grants: Vec<u64>,
     /// The time until the last pair.
     pub(super) elapsed: Duration,
-    /// What this thread used of a processor in that time.
+    /// The processor time that this thread used until then.
     pub(super) cpu: Duration,
-    /// What ended it early.
+    /// The signal that ended the run early.
     pub(super) interrupted: Option<Signal>,
-    /// What the library had counted before, and at the end.
+    /// The library's counters before the run and at its end.
     pub(super) counted: (MetricsReport, MetricsReport),
 }
 
 impl Figures {
-    /// No figures yet; `before` is what the library has counted so far.
+    /// Creates empty figures; `before` are the library's counters so far.
     pub(super) fn new(before: MetricsReport) -> Self {
         let histogram =
             || Histogram::new_with_max(LONGEST, DIGITS).expect("constants that are in range");
@@ -59,7 +58,7 @@ impl Figures {
         }
     }
 
-    /// A lock was granted by these nodes.
+    /// Records that these nodes granted a lock.
     pub(super) fn granted(&mut self, by: NodeSet, took: Duration) {
         record(&mut self.acquire, took);
         by.iter().for_each(|node| self.grants[node.index()] += 1);
@@ -68,25 +67,25 @@ impl Figures {
         }
     }
 
-    /// The lock was released, and is free again.
+    /// Records that the lock was released and is free again.
     pub(super) fn released(&mut self, took: Duration, pair: Duration, is_confirmed: bool) {
         record(&mut self.release, took);
         record(&mut self.pair, pair);
         self.unconfirmed += u64::from(!is_confirmed);
     }
 
-    /// Pairs in a second.
+    /// Returns the pairs per second.
     pub(super) fn rate(&self) -> f64 {
         per(self.pair.len() as f64, self.elapsed.as_secs_f64())
     }
 
-    /// Processor time for one pair, in microseconds.
+    /// Returns the processor time for one pair, in microseconds.
     pub(super) fn cpu_us(&self) -> f64 {
         per(self.cpu.as_secs_f64() * 1e6, self.pair.len() as f64)
     }
 }
 
-/// One more of this kind.
+/// Counts one more of this kind.
 pub(super) fn count<K: PartialEq>(counts: &mut Vec<(K, u64)>, kind: K) {
     match counts.iter_mut().find(|(counted, _)| *counted == kind) {
         Some((_, count)) => *count += 1,
@@ -98,16 +97,17 @@ fn record(histogram: &mut Histogram<u64>, took: Duration) {
     histogram.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// A quotient; zero if the divisor is zero.
+/// Returns a quotient, or zero if the divisor is zero.
 fn per(what: f64, by: f64) -> f64 {
     if by > 0.0 { what / by } else { 0.0 }
 }
 
-/// An hour, in nanoseconds: longer than a lock lives.
+/// One hour in nanoseconds, which is longer than a lock lives.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// Figures are exact to a thousandth.
+/// The number of significant digits.
 const DIGITS: u8 = 3;
 
-/// Enough for all sets of nine nodes. With more nodes, the first sets show enough.
+/// The limit of remembered sets. It covers all sets of nine nodes; with more nodes, the first sets
+/// are enough.
 const MOST_QUORUMS: usize = 1 << 9;

@@ -1,6 +1,6 @@
 //! The locks in flight: each lane takes a lock on its key, releases it and begins again.
 //!
-//! An event goes to the lane of its lock. Not here: waiting for events.
+//! Each event goes to the lane of its lock.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -17,13 +17,13 @@ pub(super) struct Lanes {
     lanes: Vec<Lane>,
     of: HashMap<LockId, usize>,
     ttl: Duration,
-    /// Lanes that ask when their pause is over.
+    /// The lanes whose next request follows a pause.
     pausing: Vec<usize>,
-    /// Whether a lane begins again when its lock is released.
+    /// Whether lanes begin again after a release.
     is_open: bool,
-    /// Pairs so far, measured or not.
+    /// The number of pairs so far, measured or not.
     pub(super) pairs: u64,
-    /// An error of the first request, which all others would have too.
+    /// The error of the first request, which all others would get too.
     turned_away: Option<RequestError>,
 }
 
@@ -31,14 +31,14 @@ struct Lane {
     key: Vec<u8>,
     asked: Instant,
     granted: Instant,
-    /// Whether it began after measuring had begun. Earlier ones are not measured at all.
+    /// Whether the attempt began after measuring had begun. Earlier ones are not measured.
     counts: bool,
-    /// After a refusal.
+    /// The end of the pause after a refusal.
     pauses_until: Instant,
 }
 
 impl Lanes {
-    /// Lanes that have not begun yet.
+    /// Creates lanes that have not begun yet.
     pub(super) fn new(args: &BenchArgs, now: Instant) -> Self {
         let run = RandomState::new().hash_one(now);
         let lane = |number| Lane {
@@ -60,7 +60,7 @@ impl Lanes {
         }
     }
 
-    /// Starts the lanes whose pause is over.
+    /// Starts the lanes whose pause has ended.
     pub(super) fn ask(&mut self, driver: &mut Driver, counts: bool) -> Result<(), RequestError> {
         if !self.pausing.is_empty() {
             let now = Instant::now();
@@ -73,28 +73,28 @@ impl Lanes {
         self.turned_away.take().map_or(Ok(()), Err)
     }
 
-    /// When the next pause is over.
+    /// Returns when the next pause ends.
     pub(super) fn next_ask(&self) -> Option<Instant> {
         self.pausing.iter().map(|&at| self.lanes[at].pauses_until).min()
     }
 
-    /// Whether any lock is asked for, held or being released.
+    /// Returns whether any lock is requested, held or being released.
     pub(super) fn are_under_way(&self) -> bool {
         !self.of.is_empty()
     }
 
-    /// From now on no lane begins again.
+    /// Stops lanes from beginning again.
     pub(super) fn close(&mut self) {
         self.is_open = false;
         self.pausing.clear();
     }
 
-    /// Releases everything that is in flight, without waiting for it.
+    /// Releases everything in flight, without waiting.
     pub(super) fn give_up(&mut self, driver: &mut Driver) {
         self.of.drain().for_each(|(id, _)| driver.release(id));
     }
 
-    /// Takes all events and reacts with one write to each node. Without `figures` nothing is measured.
+    /// Takes all events and reacts with one write to each node. Measures nothing without `figures`.
     pub(super) fn hear(&mut self, driver: &mut Driver, mut figures: Option<&mut Figures>) {
         driver.batch(|driver| {
             while let Some(event) = driver.poll_event() {
@@ -137,7 +137,7 @@ impl Lanes {
     ) {
         let Some(&at) = self.of.get(&id) else { return };
         let by = driver.votes(id).grants();
-        // This process may have been stopped for long since the reply.
+        // This process may have been stopped for a long time since the reply.
         let is_over = driver.remaining(id).is_zero();
         driver.release(id);
         if is_over {
@@ -172,8 +172,8 @@ impl Lanes {
         }
     }
 
-    /// The attempt ended without a pair. To ask again at once would be a busy loop, since nodes that are known to be
-    /// down are not even asked.
+    /// Pauses a lane whose attempt ended without a pair. Requesting again at once would be a busy
+    /// loop, since nodes known to be down are not even asked.
     fn failed(
         &mut self,
         id: LockId,
@@ -193,14 +193,14 @@ impl Lanes {
     }
 }
 
-/// `redbolt:bench:0123456789abcdef:00042`, padded with dashes.
+/// Returns a key such as `redbolt:bench:0123456789abcdef:00042`, padded with dashes.
 fn key(run: u64, number: usize, size: usize) -> Vec<u8> {
     let mut key = format!("{PREFIX}{run:016x}:{number:05}").into_bytes();
     key.resize(size, b'-');
     key
 }
 
-/// The prefix of all keys. Nothing else is written.
+/// The prefix of all keys. The benchmark writes no other keys.
 const PREFIX: &str = "redbolt:bench:";
 
 /// The pause of a lane after a refusal.

@@ -1,8 +1,9 @@
-//! The event loop under the lanes: a [`Driver`] in a registry of its own.
+//! The event loop under the lanes, with a separately registered [`Driver`].
 //!
-//! It uses the driver for one lock and for many, so that all figures of this program can be compared. Client and
-//! engine are made of it. For one lock it makes the same system calls as the client, and for many one write. And only
-//! the driver says which nodes had granted. Not here: what is done with the locks.
+//! It uses the driver for one lock and for many, so that all figures of this program are
+//! comparable. Client and engine are built on the driver. For one lock it makes the same system
+//! calls as the client, and for many it makes one write. Only the driver reports which nodes
+//! granted a lock.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -27,14 +28,14 @@ pub(super) struct Load {
     poll: Poll,
     events: Events,
     signals: Signals,
-    /// When to look for signals again.
+    /// The time of the next check for signals.
     listens_at: Instant,
-    /// When to poll all sockets again, while reads succeed without it.
+    /// The time to poll all sockets again, while reads succeed without polling.
     looks_at: Instant,
 }
 
 impl Load {
-    /// Begins to connect to the nodes.
+    /// Starts connecting to the nodes.
     pub(super) fn new(config: Config, signals: Signals) -> io::Result<Self> {
         let poll = Poll::new()?;
         let tokens = Driver::tokens_needed(&config);
@@ -48,12 +49,12 @@ impl Load {
         })
     }
 
-    /// The configuration of its driver.
+    /// Returns the configuration of the driver.
     pub(super) fn config(&self) -> &Config {
         self.driver.config()
     }
 
-    /// Which nodes can vote now.
+    /// Returns which nodes can vote now.
     pub(super) fn node_report(&self) -> NodeReport {
         self.driver.node_report()
     }
@@ -139,7 +140,8 @@ impl Load {
         Ok(())
     }
 
-    /// Gives the nodes time to confirm releases. Returns whether all that can be reached have.
+    /// Gives the nodes time to confirm releases. Returns whether all that can be reached have
+    /// confirmed.
     pub(super) fn let_go(&mut self) -> io::Result<bool> {
         let until = Instant::now() + self.at_least(CONFIRM_WITHIN);
         while self.driver.has_pending_releases() {
@@ -153,12 +155,12 @@ impl Load {
         Ok(true)
     }
 
-    /// As long as this, or as an answer may take.
+    /// Returns `span`, or the response timeout if that is longer.
     fn at_least(&self, span: Duration) -> Duration {
         span.max(self.config().settings().response_timeout)
     }
 
-    /// One turn of the loop, which waits for no longer than `limit`.
+    /// Runs one turn of the loop, which waits for at most `limit`.
     fn process(&mut self, limit: Duration) -> io::Result<()> {
         if self.tries_reads() && self.driver.process_busy() {
             let now = Instant::now();
@@ -176,7 +178,7 @@ impl Load {
         !self.config().busy_poll().is_zero()
     }
 
-    /// Waits for readiness, and does what there is to do.
+    /// Waits for readiness, and handles what is ready.
     fn look(&mut self, within: Duration) -> io::Result<()> {
         match self.poll.poll(&mut self.events, Some(within)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -189,8 +191,8 @@ impl Load {
         Ok(())
     }
 
-    /// A signal that ends the run. A signal that the caller ignores does not, as with `nohup`. It is polled for now and
-    /// then only, so that it costs the locks nothing.
+    /// Returns a signal that ends the run. A signal that the caller ignores does not, as with
+    /// `nohup`. Signals are polled for only now and then, so that they cost the locks nothing.
     fn interruption(&mut self, now: Instant) -> Option<Signal> {
         if now < self.listens_at {
             return None;
@@ -209,7 +211,7 @@ impl Load {
     }
 }
 
-/// What this thread has used of a processor.
+/// Returns the processor time that this thread has used.
 fn cpu_time() -> io::Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
 }
@@ -217,11 +219,11 @@ fn cpu_time() -> io::Result<Duration> {
 /// How often to poll for events that only the poller reports, such as a completed connect. They are not urgent.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// How often to look for signals: nobody notices this delay of a Ctrl-C.
+/// The interval between checks for signals. A user does not notice this delay of Ctrl-C.
 const LISTEN_EVERY: Duration = Duration::from_millis(50);
 
-/// Longer than a lock in flight can take: an answer and a confirmation, or a connection.
+/// The limit for locks in flight, which take an answer and a confirmation, or a connection.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long nodes may take to confirm releases.
+/// The time that nodes get to confirm releases.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(1);

@@ -7,7 +7,8 @@
 //! | [`figures`] | what was measured |
 //! | [`report`], [`draw`], [`progress`] | the report, its histogram, and a line meanwhile |
 //!
-//! This file joins them and knows the exit statuses. Not here: comparing redbolt with others, see `benches`.
+//! This file connects these parts and chooses the exit status. Comparisons with other libraries are
+//! in `benches`.
 
 mod draw;
 mod figures;
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8, Failure> {
     status(&figures)
 }
 
-/// A configuration that writes no restart guard.
+/// Builds a configuration that writes no restart guard.
 fn config(args: &BenchArgs) -> Result<Config, Failure> {
     let builder = nodes::builder(&args.nodes)?.client_name(b"redbolt-bench");
     let builder = builder.busy_poll(args.busy_poll);
@@ -113,7 +114,7 @@ fn check_quorum(nodes: &Nodes, load: &Load, ready: &NodeReport) -> Result<(), Fa
     Err(Failure::no_quorum(format_args!("{text}\n{hint}")))
 }
 
-/// Whether the node votes, whatever is known of its restart guard.
+/// Describes whether the node votes, regardless of its restart guard.
 fn line(node: &NodeStatus) -> String {
     match node.restart_guard {
         RestartGuardState::Votes | RestartGuardState::Off => node.to_string(),

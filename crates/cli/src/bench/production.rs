@@ -1,7 +1,8 @@
-//! Whether nodes seem to be in use.
+//! Checks whether nodes seem to be in use.
 //!
-//! A node that is in use has keys or at least clients, and may have replicas. A restart guard says nothing, since every
-//! node of redbolt has one. If a node does not answer, that counts as a sign too: harm is worse than a question.
+//! A node in use has keys or at least clients, and may have replicas. A restart guard is not a
+//! sign, since every node of redbolt has one. A node that does not answer counts as a sign too,
+//! because harm is worse than a question.
 
 use std::fmt;
 use std::io;
@@ -17,7 +18,7 @@ use redbolt::{
 use crate::args::Nodes;
 use crate::link::{self, Link, Patience, Place, ask_every_node};
 
-/// What one node answered.
+/// The answer of one node.
 #[derive(Debug)]
 pub(super) struct Told {
     number: usize,
@@ -28,19 +29,19 @@ pub(super) struct Told {
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Seen(Seen),
-    /// It could be reached and gave no usable answer: why.
+    /// The node could be reached but gave no usable answer, for this reason.
     Untold(String),
 }
 
 /// Possible signs of use.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
-    /// In the database of the locks, without the restart guard.
+    /// The number of keys in the database of the locks, without the restart guard.
     keys: u64,
-    /// In other databases.
+    /// The number of keys in other databases.
     elsewhere: u64,
     replicas: u64,
-    /// Besides the one that asks.
+    /// The number of clients, without the one that asks.
     clients: u64,
 }
 
@@ -93,7 +94,8 @@ fn ask(
     })
 }
 
-/// Reads the answer to `INFO`. A missing section is no sign: Redis and Valkey have all sections that are read here.
+/// Parses the answer to `INFO`. A missing section is not a sign of use: Redis and Valkey have all
+/// sections that are read here.
 fn seen(info: &str, database: u32, is_guarded: bool) -> Seen {
     let mut seen = Seen::default();
     for (name, value) in info.lines().filter_map(|line| line.split_once(':')) {
@@ -119,7 +121,7 @@ fn number(text: &str) -> u64 {
     text.trim().parse().unwrap_or(0)
 }
 
-/// The nodes with signs of use.
+/// Returns the nodes with signs of use.
 pub(super) fn signs(told: &[Told]) -> Vec<Sign> {
     let sign = |node: &Told| match &node.answer {
         Answer::Seen(seen) => words(seen).map(|words| node.sign(words)),
@@ -128,7 +130,7 @@ pub(super) fn signs(told: &[Told]) -> Vec<Sign> {
     told.iter().filter_map(sign).collect()
 }
 
-/// Nodes that grant locks but did not answer this question.
+/// Returns the nodes that grant locks but did not answer this question.
 pub(super) fn silent(told: &[Told], ready: &NodeReport) -> Vec<Sign> {
     let sign = |node: &Told| match &node.answer {
         Answer::Untold(reason) => {
@@ -146,7 +148,8 @@ impl Told {
     }
 }
 
-/// `None` without any sign. A single client besides ours may be a developer's.
+/// Describes the signs, or returns `None` if there are none. A single other client may be a
+/// developer's.
 fn words(seen: &Seen) -> Option<String> {
     let count = |count: u64, one: &str, many: &str| match count {
         0 => None,
@@ -163,15 +166,16 @@ fn words(seen: &Seen) -> Option<String> {
     is_used.then(|| parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// How long a node may take.
+/// Returns how long a node may take.
 fn patience(config: &Config) -> Duration {
     PATIENCE.max(config.settings().response_timeout)
 }
 
-/// No lock waits for this. A node that is slower is not measured, unless `--response-timeout` allows it.
+/// The least time that a node may take. No lock waits for this, and a slower node is not measured
+/// unless `--response-timeout` allows it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The answer of `PTTL` for a missing key.
+/// The reply to `PTTL` for a missing key.
 const NO_KEY: i64 = -2;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! A line of progress at the terminal.
+//! Shows a line of progress at the terminal.
 //!
-//! A thread of its own writes it a few times a second. The measuring thread only stores a number, because writing to
-//! a terminal would be slower than most of what it measures. Without a terminal there is neither line nor thread.
+//! A separate thread writes it a few times a second. The measuring thread only stores a number,
+//! because writing to a terminal would take longer than most of what it measures. Without a
+//! terminal there is neither a line nor a thread.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::BenchArgs;
 
-/// The line. It is erased when this is dropped.
+/// The line. Dropping it erases the line.
 pub(super) struct Progress {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
@@ -26,7 +27,7 @@ struct Shared {
 }
 
 impl Progress {
-    /// Begins to show it, if standard error is a terminal.
+    /// Starts to show the line, if standard error is a terminal.
     pub(super) fn begin(args: &BenchArgs) -> Self {
         let shared = Arc::<Shared>::default();
         let writer = io::stderr().is_terminal().then(|| {
@@ -47,7 +48,7 @@ impl Drop for Progress {
         self.shared.is_over.store(true, Ordering::Relaxed);
         if let Some(writer) = self.writer.take() {
             writer.thread().unpark();
-            // An error of the line is no reason to lose the figures.
+            // An error of the line must not lose the figures.
             let _ = writer.join();
         }
     }
@@ -69,5 +70,5 @@ fn show(shared: &Shared, span: Duration) {
     bar.finish_and_clear();
 }
 
-/// As often as anybody can read.
+/// The interval between updates, short enough for a reader.
 const EVERY: Duration = Duration::from_millis(250);

@@ -1,4 +1,4 @@
-//! The report: for people in eighty columns, or as one JSON object.
+//! Formats the report, as text of eighty columns or as one JSON object.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -19,34 +19,34 @@ use crate::args::{BenchArgs, RestartGuardWord};
 use crate::duration::{exact, show};
 use crate::signals::name_of;
 
-/// The figures, and what was measured.
+/// The figures and their subject.
 pub(super) struct Report<'a> {
     pub(super) args: &'a BenchArgs,
     pub(super) figures: &'a Figures,
     pub(super) load: &'a Load,
 }
 
-/// What one node did during the measurement.
+/// The figures of one node during the measurement.
 struct NodeFigures {
     number: usize,
     address: String,
     status: NodeStatus,
     answers: u64,
-    /// Of the time to an answer.
+    /// The mean time to an answer.
     mean: Option<Duration>,
-    /// Bounds: half of the answers, or 99 % of them, took no longer.
+    /// The bounds within which half of the answers, and 99 % of them, arrived.
     half_within: Option<Duration>,
     most_within: Option<Duration>,
     late: u64,
     reconnects: u64,
-    /// Grants that came in time to count.
+    /// The number of grants that came in time to count.
     grants: u64,
     fails: Vec<(Cause, u64)>,
     link_failures: Vec<(Cause, u64)>,
 }
 
 impl Report<'_> {
-    /// For people.
+    /// Formats the report as text.
     pub(super) fn as_text(&self) -> String {
         let figures = self.figures;
         let nodes = self.nodes();
@@ -109,7 +109,7 @@ impl Report<'_> {
         [("acquire", &figures.acquire), ("release", &figures.release), ("pair", &figures.pair)]
     }
 
-    /// Which nodes made the quorums, the most frequent first.
+    /// Describes the quorums, the most frequent first.
     fn quorums(&self) -> String {
         let all = self.figures.acquire.len();
         let sets = self.sets();
@@ -129,7 +129,7 @@ impl Report<'_> {
         format!("had granted when the lock was: {}\n", words.join(", "))
     }
 
-    /// Sets of nodes' numbers with the locks that they granted.
+    /// Returns sets of node numbers with the number of locks that they granted.
     fn sets(&self) -> Vec<(Vec<usize>, u64)> {
         let numbers = |(set, &count): (&NodeSet, &u64)| {
             (set.iter().map(|node| node.index() + 1).collect(), count)
@@ -182,7 +182,7 @@ impl Report<'_> {
         counted.zip(statuses).map(node).collect()
     }
 
-    /// For programs.
+    /// Formats the report as JSON.
     pub(super) fn as_json(&self) -> Value {
         let (args, figures, config) = (self.args, self.figures, self.load.config());
         let sets = self.sets();
@@ -336,7 +336,8 @@ fn as_json(histogram: &Histogram<u64>) -> Value {
     })
 }
 
-/// The bound of the bucket with this quantile; `None` if nothing was counted, or if it is beyond the last bound.
+/// Returns the bound of the bucket with this quantile, or `None` if nothing was counted or the
+/// quantile is beyond the last bound.
 fn bound(buckets: &[u64], share: f64) -> Option<Duration> {
     let all: u64 = buckets.iter().sum();
     let rank = (share * all as f64).ceil().max(1.0) as u64;
@@ -348,7 +349,7 @@ fn bound(buckets: &[u64], share: f64) -> Option<Duration> {
     redbolt::metrics::Histogram::BOUNDS.get(at).copied()
 }
 
-/// The differences of the counts, without those that are zero.
+/// Returns the differences of the counts, without zeros.
 fn difference<K>(
     after: impl Iterator<Item = (K, u64)>,
     before: impl Iterator<Item = (K, u64)>,
@@ -362,7 +363,7 @@ fn by_kind(counts: &[(impl Debug, u64)]) -> Value {
     Value::Object(each.collect::<Map<_, _>>())
 }
 
-/// A variant's name as the labels of the library's metrics have it.
+/// Returns a variant's name as in the labels of the library's metrics.
 fn snake(kind: impl Debug) -> String {
     let mut name = String::new();
     for letter in format!("{kind:?}").chars() {
@@ -374,7 +375,7 @@ fn snake(kind: impl Debug) -> String {
     name
 }
 
-/// As [`show`], with one more digit where there is room.
+/// Formats like [`show`], with one more digit if there is room.
 fn fine(span: Duration) -> String {
     match span.as_nanos() {
         0..100_000 => format!("{:.1} us", span.as_secs_f64() * 1e6),
@@ -382,7 +383,7 @@ fn fine(span: Duration) -> String {
     }
 }
 
-/// A bound, which is a round number.
+/// Formats a bound, which is a round number.
 fn coarse(bound: Duration) -> String {
     match bound.as_micros() {
         micros @ 0..1_000 => format!("{micros} us"),
@@ -406,10 +407,11 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The most sets of nodes that are shown.
+/// The number of sets of nodes that are shown.
 const SETS_SHOWN: usize = 4;
 
-/// The longest part of an address that is shown, for lines of eighty columns. The number identifies the node.
+/// The longest part of an address that is shown, for lines of eighty columns. The number identifies
+/// the node.
 const WIDEST: usize = 28;
 
 #[cfg(test)]
