@@ -160,7 +160,6 @@ impl AsRawFd for Alarm {
 pub(crate) struct Origin(u64);
 
 impl Origin {
-    /// Returns the origin of this process.
     pub(crate) fn here() -> Self {
         Self(generation())
     }

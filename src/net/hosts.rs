@@ -1,8 +1,8 @@
 //! Resolves host names, with at most one look-up per host and port in flight.
 //!
 //! The system's resolver can block for about 30 s, and cannot be interrupted. Invariant: a caller
-//! waits no longer than its deadline, and a host and port has at most one look-up, however often it
-//! is asked for.
+//! waits no longer than its deadline, and a host and port has at most one look-up in flight,
+//! however often it is asked for.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -57,7 +57,6 @@ pub(super) struct LookUps {
     pending: Mutex<HashMap<HostPort, Arc<LookUp>>>,
 }
 
-/// The state of one look-up.
 #[derive(Default)]
 struct LookUp {
     answer: Mutex<Option<(Instant, Addresses)>>,

@@ -26,7 +26,6 @@ use crate::proto::{Cause, Settings, Timestamp, sentinel_answer};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NetAccess {
     pub(crate) clock: Clock,
-    /// The resolver of host names.
     pub(crate) hosts: HostResolver,
     pub(crate) sentinels: SentinelAccess,
     /// Present if an address needs TLS.
@@ -55,7 +54,6 @@ struct LinkRoute {
     turns: usize,
     /// The addresses of the name that this connection has not tried, the next one last.
     untried: Vec<SocketAddr>,
-    /// The pause between trying two addresses.
     stagger: Duration,
     /// The master that sentinels named for this connection.
     master: Option<HostPort>,
@@ -66,7 +64,6 @@ struct LinkRoute {
     certificates: Option<Certificates>,
 }
 
-/// The result of locating a link's node.
 pub(super) enum Located {
     Tcp(SocketAddr),
     Unix(PathBuf),
@@ -104,7 +101,6 @@ impl Locator {
         Ok(locator)
     }
 
-    /// Returns the number of tokens for these addresses.
     pub(super) fn tokens_needed(addresses: &[Address]) -> usize {
         1 + Subscriptions::new(addresses, 0).len()
     }
@@ -242,7 +238,6 @@ impl Locator {
         }
     }
 
-    /// Takes the next finding of the resolver.
     pub(super) fn next_finding(&mut self) -> Option<Finding> {
         self.resolver.as_mut().and_then(Resolver::next)
     }
@@ -273,7 +268,6 @@ impl Locator {
         is_awaited.then_some(outcome)
     }
 
-    /// Takes the next untried address of a link's name.
     pub(super) fn next_address(&mut self, at: usize) -> Option<SocketAddr> {
         self.links[at].untried.pop()
     }

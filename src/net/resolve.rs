@@ -31,7 +31,6 @@ pub(super) enum Finding {
     Sentinel { node: usize, new: NewSubscription },
 }
 
-/// The route of a link to its node.
 #[derive(Default)]
 pub(super) struct Route {
     pub(super) addresses: Vec<SocketAddr>,
@@ -42,7 +41,6 @@ pub(super) struct Route {
     pub(super) certificates: Option<Certificates>,
 }
 
-/// The services that find a route.
 pub(super) struct RouteSources {
     pub(super) look_ups: Arc<LookUps>,
     /// The connector whose files are read, if the link uses TLS.
@@ -103,7 +101,6 @@ impl Resolver {
         Ok(Self { findings, sender, bell })
     }
 
-    /// Begins a look-up.
     pub(super) fn look_up(
         &self,
         link: usize,

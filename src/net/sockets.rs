@@ -224,7 +224,7 @@ impl Sockets {
         }
     }
 
-    /// Writes the pending bytes of each link. Returns whether a connection failed.
+    /// Writes to each link. Returns whether a connection failed.
     fn write_all(&mut self) -> bool {
         (0..self.sockets.len()).fold(false, |has_failed, at| self.write(at) | has_failed)
     }
@@ -556,8 +556,8 @@ impl Sockets {
         }
     }
 
-    /// Closes the connection if the bytes just read do not count. The thread may have stalled after
-    /// checking the master, so the bytes may be younger than its confirmation.
+    /// Returns whether the bytes just read count, and closes the connection if not. The thread may
+    /// have stalled after checking the master, so the bytes may be younger than its confirmation.
     fn confirm_read(&mut self, at: usize) -> bool {
         if self.locator.sentinel_count() == 0 || self.check_master(at) {
             return true;

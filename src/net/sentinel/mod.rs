@@ -36,7 +36,6 @@ use crate::resp::{BytesMut, Frame, FrameDecoder, Limits};
 
 pub(super) use subscriptions::{NewSubscription, Subscriptions};
 
-/// The settings for connections to sentinels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SentinelAccess {
     pub(crate) credentials: Option<Credentials>,
@@ -98,7 +97,6 @@ impl Drop for Busy {
     }
 }
 
-/// A query to all sentinels for the current master.
 pub(super) struct MasterQuery {
     pub(super) sentinels: Sentinels,
     outstanding: OutstandingQueries,
@@ -117,7 +115,6 @@ pub(super) struct MasterQuery {
     pub(super) asked_at: ClockReading,
 }
 
-/// The location of a master.
 pub(super) struct Master {
     /// The host and port that its sentinels name.
     pub(super) place: HostPort,
@@ -255,7 +252,6 @@ impl MasterQuery {
     }
 }
 
-/// The sentinel answers received so far.
 #[derive(Debug)]
 struct Ballot<'s> {
     sentinels: &'s Sentinels,

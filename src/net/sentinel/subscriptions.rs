@@ -27,7 +27,6 @@ pub(crate) struct NewSubscription {
     pub(super) subscription: Box<Subscription>,
 }
 
-/// The master that a sentinel has named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NamedMaster {
     pub(super) place: HostPort,
@@ -113,7 +112,6 @@ pub(crate) struct Subscriptions {
     first_token: usize,
 }
 
-/// A sentinel of one node.
 struct SubscribedSentinel {
     node: usize,
     master: String,

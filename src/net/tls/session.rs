@@ -10,7 +10,6 @@ use rustls::pki_types::ServerName;
 
 use super::fault::TlsFault;
 
-/// The TLS state of one connection.
 pub(crate) struct Session {
     connection: ClientConnection,
     /// The last read emptied the kernel's buffer.

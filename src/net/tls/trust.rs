@@ -96,7 +96,6 @@ struct Current {
     places: Mutex<HashMap<Address, Arc<ClientConfig>>>,
 }
 
-/// The contents of the configured files.
 #[derive(PartialEq, Eq)]
 struct Files {
     ca: Option<Vec<u8>>,
@@ -211,7 +210,6 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// Returns the sentinels that are reached over TLS.
 fn places_over_tls(
     sentinels: &SentinelTls,
     addresses: &[Address],
@@ -326,7 +324,6 @@ impl Current {
     }
 }
 
-/// Adds the client certificate, if there is one.
 fn identified(
     builder: ConfigBuilder<ClientConfig, WantsClientCert>,
     settings: &TlsSettings,
