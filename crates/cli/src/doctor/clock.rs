@@ -1,7 +1,7 @@
-//! How far a node's clock is from this host's, by the answers to `TIME`.
+//! Measures how far a node's clock is from this host's, by the answers to `TIME`.
 //!
-//! A node reads its clock at some moment between question and answer. So the middle of the round trip is right to within
-//! half of it, and the shortest round trip bounds the error best.
+//! A node reads its clock at some moment between question and answer. So the middle of the round
+//! trip is right to within half of it, and the shortest round trip gives the best bound.
 
 use std::io;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,22 +11,22 @@ use redbolt::resp::Frame;
 use crate::duration::show;
 use crate::link::{self, Link};
 
-/// A clock compared with another one.
+/// The offset of a clock from another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offset {
-    /// By how much it is ahead; negative if it is behind.
+    /// The time by which the clock is ahead, in microseconds; negative if it is behind.
     pub(super) ahead_us: i64,
-    /// The most by which that is wrong.
+    /// The largest error of that time, in microseconds.
     pub(super) error_us: u64,
 }
 
 impl Offset {
-    /// How far the clocks are apart at least.
+    /// Returns how far apart the clocks are at least.
     pub(super) fn at_least(self) -> Duration {
         Duration::from_micros(self.ahead_us.unsigned_abs().saturating_sub(self.error_us))
     }
 
-    /// This clock compared with one of which the offset from the same third one is known.
+    /// Returns the offset from another clock. Both offsets are from the same third clock.
     pub(super) fn from(self, other: Self) -> Self {
         Self {
             ahead_us: self.ahead_us.saturating_sub(other.ahead_us),
@@ -36,7 +36,8 @@ impl Offset {
 }
 
 impl Offset {
-    /// In words that go on with "ahead of" or "behind" `other`; without a side if the error is larger.
+    /// Describes the offset, ending with "ahead of" or "behind" `other`, or without a side if the
+    /// error is larger.
     pub(super) fn in_words(self, other: &str) -> String {
         let micros = |micros| show(Duration::from_micros(micros));
         let apart = self.ahead_us.unsigned_abs();
@@ -48,7 +49,7 @@ impl Offset {
     }
 }
 
-/// Reads the node's clock a few times. `None` if the node does not tell the time.
+/// Reads the node's clock a few times. Returns `None` if the node does not report the time.
 pub(super) fn measure(link: &mut Link) -> io::Result<Option<Offset>> {
     let mut best: Option<Offset> = None;
     for _ in 0..READINGS {
@@ -63,7 +64,7 @@ pub(super) fn measure(link: &mut Link) -> io::Result<Option<Offset>> {
     Ok(best)
 }
 
-/// The node's time since 1970.
+/// Parses the node's time since 1970.
 fn time(reply: &Frame) -> Option<Duration> {
     let Frame::Array(parts) = reply else { return None };
     let [seconds, micros] = &parts[..] else { return None };

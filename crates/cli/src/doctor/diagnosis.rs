@@ -1,4 +1,4 @@
-//! All findings together, and what follows from them.
+//! Combines all findings, and derives the result.
 
 use super::finding::{Finding, Outcome};
 
@@ -10,7 +10,7 @@ pub(super) struct Sheet {
 
 /// All findings.
 pub(super) struct Diagnosis {
-    /// Of each node, in order.
+    /// The findings about each node, in order.
     pub(super) sheets: Vec<Sheet>,
     pub(super) set: Sheet,
 }
@@ -21,12 +21,12 @@ impl Diagnosis {
         all.map(|finding| finding.outcome)
     }
 
-    /// How many checks ended so.
+    /// Returns how many checks had this outcome.
     pub(super) fn count(&self, wanted: Outcome) -> usize {
         self.outcomes().filter(|outcome| *outcome == wanted).count()
     }
 
-    /// The worst outcome; a check that was skipped counts as passed.
+    /// Returns the worst outcome. A check that was skipped counts as passed.
     pub(super) fn worst(&self) -> Outcome {
         let counted = self.outcomes().filter(|outcome| *outcome != Outcome::Skip);
         counted.max().unwrap_or(Outcome::Pass)

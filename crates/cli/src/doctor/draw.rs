@@ -1,4 +1,4 @@
-//! The findings as text: aligned, and on a terminal in colours and folded to its width.
+//! Formats the findings as text: aligned, and on a terminal in colours and folded to its width.
 
 use std::io;
 
@@ -9,23 +9,23 @@ use super::finding::{Finding, Outcome};
 use crate::colour;
 use crate::say::printable;
 
-/// How the text is shown.
+/// The style of the text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) colour: bool,
-    /// Longer lines are folded.
+    /// The width to which longer lines are folded.
     pub(super) width: Option<usize>,
 }
 
 impl Look {
-    /// The one for standard output.
+    /// Returns the style for standard output.
     pub(super) fn of_stdout() -> Self {
         let width = terminal_size_of(io::stdout()).map(|(width, _)| width.0.into());
         Self { colour: colour::is_wanted(), width }
     }
 }
 
-/// All findings, and how many there are of each outcome.
+/// Formats all findings, and the number of each outcome.
 pub(super) fn as_text(diagnosis: &Diagnosis, look: Look) -> String {
     let all = diagnosis.sheets.iter().chain([&diagnosis.set]);
     let names = all.clone().flat_map(|sheet| &sheet.findings).map(|finding| finding.check.len());
@@ -104,10 +104,10 @@ fn code(outcome: Outcome) -> &'static str {
 
 const PLAIN: &str = "\x1b[0m";
 
-/// The outcome, and the blanks around it and the check's name.
+/// The width of the outcome, the check's name and the blanks around them.
 const BEFORE_WORDS: usize = 10;
 
-/// Text is not folded into less.
+/// The smallest width to which text is folded.
 const NARROWEST: usize = 24;
 
 #[cfg(test)]

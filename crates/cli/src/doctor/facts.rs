@@ -1,4 +1,4 @@
-//! What a node answers to the doctor's questions. They change nothing on the node.
+//! Queries a node for the doctor, without changing anything on it.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -15,23 +15,23 @@ use super::stalls::{self, Stall};
 use crate::link::{self, Link, Patience, Place};
 use crate::scan::{Bounds, Scanned, scan};
 
-/// An answer, or the server's refusal; `None` if the connection failed before.
+/// An answer, or the server's refusal; `None` if the connection failed first.
 pub(super) type Asked<T> = Option<Result<T, String>>;
 
-/// What one node has answered.
+/// The answers of one node.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     /// Whether the connection was opened.
     pub(super) is_open: bool,
     /// Whether the user or the password was refused.
     pub(super) is_refused: bool,
-    /// Why the connection failed, or ended before all was asked.
+    /// The reason why the connection failed, or ended before all questions.
     pub(super) failure: Option<String>,
     pub(super) info: Asked<Info>,
-    /// The settings that the server tells.
+    /// The settings that the server reports.
     pub(super) settings: BTreeMap<&'static str, String>,
     pub(super) clock: Option<Offset>,
-    /// Round trips, the shortest first.
+    /// The round trips, the shortest first.
     pub(super) round_trips: Vec<Duration>,
     pub(super) denied: Option<Vec<Denied>>,
     /// Whether the server answers clients that do not log in.
@@ -42,7 +42,7 @@ pub(super) struct Facts {
     pub(super) endless: Asked<Scanned>,
 }
 
-/// Asks one node everything.
+/// Asks one node all questions.
 pub(super) fn ask(config: &Config, place: &Place, prefix: &[u8]) -> Facts {
     let mut facts = Facts::default();
     let asked = Link::open(config, place, patience(config)).and_then(|mut link| {
@@ -60,12 +60,14 @@ pub(super) fn ask(config: &Config, place: &Place, prefix: &[u8]) -> Facts {
     facts
 }
 
-/// How long all questions to a node may take: those of the user, and one without a login.
+/// Returns the longest time for all questions to a node: those of the user, and one without a
+/// login.
 pub(super) fn longest(config: &Config) -> Duration {
     patience(config).total + config.settings().response_timeout
 }
 
-/// Whether the server answers a client that does not log in; `None` if that was not found out.
+/// Returns whether the server answers a client that does not log in, or `None` if that is not
+/// known.
 fn answers_strangers(config: &Config, place: &Place) -> Option<bool> {
     let answer = config.settings().response_timeout;
     let patience = Patience { connect: answer, answer, total: answer };
@@ -73,7 +75,7 @@ fn answers_strangers(config: &Config, place: &Place) -> Option<bool> {
     Some(!matches!(link.ask(&[b"PING"]).ok()?, Frame::Error(_)))
 }
 
-/// How long the questions of the user may take.
+/// Returns how long the user's questions may take.
 fn patience(config: &Config) -> Patience {
     let settings = config.settings();
     let (connect, answer) = (settings.connect_timeout, settings.response_timeout);
@@ -101,24 +103,26 @@ impl Facts {
         Ok(())
     }
 
-    /// A setting, as `CONFIG GET` tells it.
+    /// Returns a setting, as reported by `CONFIG GET`.
     pub(super) fn setting(&self, name: &str) -> Option<&str> {
         self.settings.get(name).map(String::as_str)
     }
 
-    /// The round trip that this share of them does not exceed; zero if none was measured.
+    /// Returns the round trip that this share of them does not exceed, or zero if none was
+    /// measured.
     pub(super) fn round_trip(&self, share: f64) -> Duration {
         let rank = (share * self.round_trips.len() as f64).ceil() as usize;
         self.round_trips.get(rank.saturating_sub(1)).copied().unwrap_or_default()
     }
 
-    /// The answer to `INFO`, if there is one.
+    /// Returns the answer to `INFO`, if there is one.
     pub(super) fn info(&self) -> Option<&Info> {
         self.info.as_ref()?.as_ref().ok()
     }
 }
 
-/// Each setting is asked for alone: `CONFIG GET` takes more than one only since Redis 7, and some hold passwords.
+/// Reads each setting separately: `CONFIG GET` takes more than one only since Redis 7, and some
+/// settings hold passwords.
 fn settings(link: &mut Link) -> io::Result<BTreeMap<&'static str, String>> {
     let words = |name: &&'static str| vec![&b"CONFIG"[..], b"GET", name.as_bytes()];
     let replies = link.ask_all(&SETTINGS.iter().map(words).collect::<Vec<_>>())?;
@@ -129,7 +133,7 @@ fn settings(link: &mut Link) -> io::Result<BTreeMap<&'static str, String>> {
     Ok(told.collect())
 }
 
-/// As many round trips as come within a time, and one at least.
+/// Measures as many round trips as fit into a time, but at least one.
 fn round_trips(link: &mut Link) -> io::Result<Vec<Duration>> {
     let (began, mut round_trips) = (Instant::now(), Vec::new());
     while round_trips.len() < PINGS && (round_trips.is_empty() || began.elapsed() < PINGING) {
@@ -141,7 +145,7 @@ fn round_trips(link: &mut Link) -> io::Result<Vec<Duration>> {
     Ok(round_trips)
 }
 
-/// The keys that never expire.
+/// Finds the keys that never expire.
 fn endless(link: &mut Link, prefix: &[u8], guard: &[u8]) -> io::Result<Result<Scanned, String>> {
     let mut scanned = match scan(link, prefix, BOUNDS)? {
         Ok(scanned) => scanned,
@@ -159,7 +163,7 @@ fn endless(link: &mut Link, prefix: &[u8], guard: &[u8]) -> io::Result<Result<Sc
     Ok(Ok(scanned))
 }
 
-/// The name of a key that is on no node.
+/// Returns the name of a key that exists on no node.
 fn absent_key(prefix: &[u8]) -> Vec<u8> {
     let random = RandomState::new().hash_one(Instant::now());
     [prefix, format!("redbolt:doctor:{random:016x}").as_bytes()].concat()
@@ -168,7 +172,7 @@ fn absent_key(prefix: &[u8]) -> Vec<u8> {
 /// The codes of errors after which a server answers no question.
 const REFUSALS: [&str; 2] = ["NOAUTH", "DENIED"];
 
-/// None of these has a password.
+/// The settings to read. None of them contains a password.
 const SETTINGS: [&str; 10] = [
     "appendonly",
     "appendfsync",
@@ -182,10 +186,10 @@ const SETTINGS: [&str; 10] = [
     "latency-monitor-threshold",
 ];
 
-/// How many questions are sent in one write.
+/// The number of questions in one write.
 const BATCH: usize = 256;
 
-/// The answer of `PTTL` for a key without a TTL.
+/// The reply to `PTTL` for a key without a TTL.
 const NO_TTL: i64 = -1;
 
 /// How many round trips are measured, and for how long at most.

@@ -1,17 +1,17 @@
 //! The result of one check: what was found, and what to do.
 
-/// How a check ended, the best first.
+/// The outcome of a check, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
     Pass,
-    /// It could not be checked, and locks do not depend on it.
+    /// The check was not possible, and locks do not depend on it.
     Skip,
     Warn,
     Fail,
 }
 
 impl Outcome {
-    /// As it is printed, in text and in JSON.
+    /// Returns the outcome as printed, in text and in JSON.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -28,9 +28,9 @@ pub(super) struct Finding {
     /// The name of the check, one word.
     pub(super) check: &'static str,
     pub(super) outcome: Outcome,
-    /// One sentence.
+    /// The finding, in one sentence.
     pub(super) why: String,
-    /// One sentence, for a warning or a failure.
+    /// The advice for a warning or a failure, in one sentence.
     pub(super) todo: Option<String>,
 }
 

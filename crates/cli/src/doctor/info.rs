@@ -1,8 +1,8 @@
-//! The answer to `INFO`: the fields that the checks read.
+//! Parses the answer to `INFO` for the checks.
 
 use std::collections::BTreeMap;
 
-/// Fields by name.
+/// The fields by name.
 #[derive(Debug, Default)]
 pub(super) struct Info(BTreeMap<String, String>);
 
@@ -13,7 +13,7 @@ impl Info {
         Self(fields.map(owned).collect())
     }
 
-    /// The value of a field that is there and not empty.
+    /// Returns the value of a field that exists and is not empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -22,7 +22,7 @@ impl Info {
         self.get(name)?.parse().ok()
     }
 
-    /// The kind of server, by the field that only this kind has.
+    /// Returns the kind of server, by a field that only this kind has.
     pub(super) fn kind(&self) -> &'static str {
         let is = |name| self.get(name).is_some();
         match () {
@@ -34,13 +34,14 @@ impl Info {
         }
     }
 
-    /// Its version: that of Redis which it is compatible with, unless it has one of its own.
+    /// Returns the server's own version, if it has one, or else the version of Redis that it is
+    /// compatible with.
     pub(super) fn version(&self) -> Option<&str> {
         let own = ["valkey_version", "dragonfly_version", "garnet_version", "redis_version"];
         own.into_iter().find_map(|name| self.get(name))
     }
 
-    /// The first number of the version of Redis that the server is compatible with.
+    /// Returns the first number of the version of Redis that the server is compatible with.
     pub(super) fn major(&self) -> Option<u32> {
         self.get("redis_version")?.split('.').next()?.parse().ok()
     }

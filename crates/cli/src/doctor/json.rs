@@ -1,4 +1,4 @@
-//! The findings as JSON, with the figures behind them.
+//! Formats the findings as JSON, with the figures behind them.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::finding::{Finding, Outcome};
 use crate::status::restart_guard_as_json;
 use redbolt::report::{NodeReport, NodeState, NodeStatus};
 
-/// One object. `report` and `facts` are those of which the diagnosis was made.
+/// Returns one object. The diagnosis was made from `report` and `facts`.
 pub(super) fn as_json(diagnosis: &Diagnosis, report: &NodeReport, facts: &[Facts]) -> Value {
     let nodes = report.nodes.iter().zip(facts).zip(&diagnosis.sheets);
     json!({

@@ -1,4 +1,4 @@
-//! Locks that never end: keys without a TTL, which no living holder leaves.
+//! Finds locks that never end: keys without a TTL, which no living holder leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,9 @@ use super::facts::Facts;
 use crate::exit::Failure;
 use crate::foreign;
 
-/// The names of the leftovers of each node. Below a prefix every key without a TTL is one; without a prefix those are that
-/// have the form of a lock, because the rest may be data of other programs.
+/// Returns the names of the leftovers on each node. With a prefix, every key below it without a TTL
+/// is one. Without a prefix, only keys in the form of a lock are, because the rest may be data of
+/// other programs.
 pub(super) fn of_nodes(
     client: &Client,
     prefix: &[u8],
@@ -43,7 +44,7 @@ fn names(facts: &Facts) -> BTreeSet<&Vec<u8>> {
     scanned.map(|scanned| scanned.names.iter().collect()).unwrap_or_default()
 }
 
-/// Whether it is a lock without an end. A value that is a time ends by itself.
+/// Returns whether the key is a lock without an end. A value that is a time ends by itself.
 fn is_lock(state: &KeyState) -> bool {
     match state {
         KeyState::Held(_) | KeyState::Shared(_) | KeyState::Permits(_) => true,
@@ -52,5 +53,5 @@ fn is_lock(state: &KeyState) -> bool {
     }
 }
 
-/// How many names are looked at more closely.
+/// The number of names that are examined more closely.
 const MOST: usize = 64;

@@ -1,6 +1,7 @@
-//! `redbolt doctor`: whether these nodes can carry locks, check by check, and what to do.
+//! `redbolt doctor`: checks whether these nodes can carry locks, and advises what to do.
 //!
-//! It changes nothing on the nodes. [`facts`] asks, [`checks`] judges without asking, and [`draw`] and [`json`] show it.
+//! It changes nothing on the nodes. [`facts`] asks, [`checks`] judges without asking, and [`draw`]
+//! and [`json`] format the result.
 
 mod checks;
 mod clock;
@@ -98,5 +99,5 @@ fn diagnose(
     })
 }
 
-/// What a node takes is bounded already; this is for what the system adds.
+/// The time that the system may add, beyond the bound for a node.
 const MARGIN: Duration = Duration::from_millis(500);

@@ -1,7 +1,8 @@
-//! Which commands the user may run, by probes that change nothing.
+//! Finds out which commands the user may run, by probes that change nothing.
 //!
-//! A server checks the right to run a command before it reads the command's arguments. So each probe that could write has
-//! arguments that no server accepts, or a key that does not exist. A refusal leaves an entry in the server's ACL log.
+//! A server checks the right to run a command before it parses the arguments. So each probe that
+//! could write has arguments that no server accepts, or a key that does not exist. A refusal leaves
+//! an entry in the server's ACL log.
 
 use std::io;
 
@@ -9,7 +10,7 @@ use redbolt::resp::Frame;
 
 use crate::link::{self, Link};
 
-/// What a command is needed for.
+/// The purpose for which a command is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
     Locks,
@@ -26,7 +27,7 @@ pub(super) struct Denied {
     pub(super) need: Need,
 }
 
-/// Asks for each command. `key` must be the name of a key that does not exist.
+/// Probes each command. `key` must be the name of a key that does not exist.
 pub(super) fn probe(link: &mut Link, key: &[u8]) -> io::Result<Vec<Denied>> {
     let words = |&(_, _, probe): &Probe| probe.split(' ').map(|word| filled(word, key)).collect();
     let commands: Vec<Vec<&[u8]>> = PROBES.iter().map(words).collect();
@@ -35,7 +36,8 @@ pub(super) fn probe(link: &mut Link, key: &[u8]) -> io::Result<Vec<Denied>> {
     Ok(refused.map(|(&(command, need, _), _)| Denied { command, need }).collect())
 }
 
-/// Asks whether the connection may subscribe to notifications. Nothing else can be asked on it after that.
+/// Probes whether the connection may subscribe to notifications. Nothing else can be asked on the
+/// connection after that.
 pub(super) fn probe_subscribe(link: &mut Link) -> io::Result<Option<Denied>> {
     let reply = link.ask(&[b"SUBSCRIBE", b"__redis__:invalidate"])?;
     let is_refused = matches!(reply, Frame::Error(_));
@@ -51,7 +53,7 @@ fn filled<'a>(word: &'a str, key: &'a [u8]) -> &'a [u8] {
     }
 }
 
-/// Whether the command itself is refused, and not only its key or its arguments.
+/// Returns whether the command itself is refused, and not only its key or its arguments.
 fn is_denied(reply: &Frame) -> bool {
     let Err(words) = link::text(reply) else { return false };
     let words = words.to_lowercase();
@@ -61,7 +63,7 @@ fn is_denied(reply: &Frame) -> bool {
 
 type Probe = (&'static str, Need, &'static str);
 
-/// Commands, what they are for, and words that no server executes as a write.
+/// The commands with their purposes, and words that no server executes as a write.
 const PROBES: [Probe; 22] = [
     ("EVAL", Need::Locks, "EVAL EMPTY x"),
     ("EVALSHA", Need::Locks, "EVALSHA 0000000000000000000000000000000000000000 0"),

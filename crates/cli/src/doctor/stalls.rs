@@ -1,6 +1,7 @@
-//! What has held a server up: its slow log, and the events of its latency monitor.
+//! Reads what has delayed a server: its slow log, and the events of its latency monitor.
 //!
-//! The slow log has the arguments of commands, which may be secrets. Only the name of a command is kept.
+//! The slow log contains the arguments of commands, which may be secrets. Only the name of a
+//! command is kept.
 
 use std::io;
 use std::time::Duration;
@@ -9,24 +10,24 @@ use redbolt::resp::Frame;
 
 use crate::link::{self, Link};
 
-/// Something during which the server answered nobody.
+/// An event during which the server answered no client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stall {
-    /// A command, or an event of the latency monitor.
+    /// The name of a command, or of an event of the latency monitor.
     pub(super) what: String,
-    /// When it began, in seconds since 1970 by the server's clock.
+    /// The start, in seconds since 1970 by the server's clock.
     pub(super) at: u64,
-    /// How long the longest took.
+    /// The longest duration.
     pub(super) took: Duration,
 }
 
-/// The latest slow commands, or the server's refusal.
+/// Returns the latest slow commands, or the server's refusal.
 pub(super) fn slow_commands(link: &mut Link) -> io::Result<Result<Vec<Stall>, String>> {
     let reply = link.ask(&[b"SLOWLOG", b"GET", b"64"])?;
     Ok(list(&reply, slow_command))
 }
 
-/// The latest event of each kind, or the server's refusal.
+/// Returns the latest event of each kind, or the server's refusal.
 pub(super) fn events(link: &mut Link) -> io::Result<Result<Vec<Stall>, String>> {
     let reply = link.ask(&[b"LATENCY", b"LATEST"])?;
     Ok(list(&reply, event))
@@ -52,7 +53,7 @@ fn slow_command(fields: &[Frame]) -> Option<Stall> {
     Some(Stall { what, at: u64::try_from(*at).ok()?, took })
 }
 
-/// The longest of its kind, at the time of the latest.
+/// Parses an event: the longest of its kind, at the time of the latest.
 fn event(fields: &[Frame]) -> Option<Stall> {
     let [name, Frame::Int(at), _, Frame::Int(longest_ms), ..] = fields else { return None };
     let took = Duration::from_millis(u64::try_from(*longest_ms).ok()?);

@@ -1,4 +1,4 @@
-//! What the user may do on a node, and who else may.
+//! Checks what the user may do on a node, and which other clients have access.
 
 use redbolt::report::{NodeState, PushState};
 
@@ -66,7 +66,7 @@ pub(super) fn protection(subject: &Subject<'_>) -> Finding {
     exposure(facts.setting("protected-mode"), facts.setting("bind"))
 }
 
-/// Who reaches a server that asks for no password.
+/// Checks which hosts reach a server that needs no password.
 fn exposure(protected_mode: Option<&str>, bind: Option<&str>) -> Finding {
     let is_local = bind.map(|bind| bind.split_whitespace().all(is_loopback));
     let todo = "Give the default user of the server a password, or turn that user off.";
@@ -87,7 +87,8 @@ fn exposure(protected_mode: Option<&str>, bind: Option<&str>) -> Finding {
     }
 }
 
-/// Whether an address of `bind` is one of the host's own; one that begins with - may be missing.
+/// Returns whether an address of `bind` belongs to the host's loopback. Servers may lack addresses
+/// that begin with -.
 fn is_loopback(address: &str) -> bool {
     let address = address.trim_start_matches('-');
     address == "::1" || address.starts_with("127.")

@@ -1,7 +1,7 @@
-//! Whether the clocks of the nodes and of this host agree.
+//! Checks whether the clocks of the nodes and of this host agree.
 //!
-//! A TTL is a span, so locks bear clocks that are apart. Fencing tokens are made of the time, and a node refuses those that
-//! are too far from its own.
+//! A TTL is a duration, so locks tolerate clocks that differ. Fencing tokens are derived from the
+//! time, and a node refuses those that are too far from its own.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) fn clock(facts: &Facts) -> Finding {
     judge(CLOCK, why, offset.at_least())
 }
 
-/// The two clocks that are the furthest apart.
+/// Compares the two clocks that are furthest apart.
 pub(super) fn between_nodes(subjects: &[Subject<'_>]) -> Finding {
     let clocks = subjects.iter().filter_map(|of| Some((of.status.number, of.facts.clock?)));
     let clocks: Vec<_> = clocks.collect();
@@ -54,7 +54,7 @@ fn judge(check: &'static str, why: String, apart: Duration) -> Finding {
 const CLOCK: &str = "clock";
 const CLOCKS: &str = "clocks";
 
-/// More than a time service leaves.
+/// The smallest difference that is reported, larger than a time service leaves.
 const NOTABLE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What a node keeps over a restart or a failover, and whether that suits what is believed of it.
+//! Checks what a node keeps over a restart or a failover, and whether the configured trust suits
+//! that.
 
 use redbolt::config::{RestartGuard, RestartTrust};
 
@@ -8,16 +9,16 @@ use crate::doctor::finding::Finding;
 use crate::doctor::info::Info;
 use crate::duration::show;
 
-/// What a restarted node still has.
+/// The data that a restarted node still has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeps {
-    /// Every write: appendonly, with appendfsync always.
+    /// The node has every write: appendonly, with appendfsync always.
     Everything,
-    /// Writes up to some moment before.
+    /// The node has all writes up to an earlier moment.
     Stale,
-    /// No key at all.
+    /// The node has no keys.
     Nothing,
-    /// The server does not tell.
+    /// The server does not report it.
     Unknown,
 }
 
@@ -104,7 +105,8 @@ fn keeps(facts: &Facts) -> Keeps {
     }
 }
 
-/// A server that failed to write to its disk refuses writes, or forgets more than it promises.
+/// Checks the disk. A server that failed to write to it refuses writes, or forgets more than it
+/// promises.
 pub(super) fn disk(facts: &Facts) -> Finding {
     let Some(info) = facts.info() else { return no_info(DISK) };
     let fields = ["rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"];
@@ -124,7 +126,7 @@ pub(super) fn disk(facts: &Facts) -> Finding {
     }
 }
 
-/// Of a master behind sentinels.
+/// Checks the replicas of a master behind sentinels.
 pub(super) fn replicas(subject: &Subject<'_>) -> Finding {
     let Some(info) = subject.facts.info() else { return no_info(REPLICAS) };
     replicas_of(info, subject.facts.setting("min-replicas-to-write"))

@@ -1,4 +1,4 @@
-//! Whether a node has room for locks, and whether it deletes them to make room.
+//! Checks whether a node has room for locks, and whether it deletes them to make room.
 
 use super::subject::no_info;
 use crate::doctor::facts::Facts;
@@ -27,7 +27,7 @@ pub(super) fn memory(facts: &Facts) -> Finding {
     }
 }
 
-/// Without a limit of its own the server grows until the host has no memory left.
+/// Checks the host's memory: a server without a limit grows until none is left.
 fn of_host(info: &Info) -> Finding {
     let resident = info.number("used_memory_rss").unwrap_or_default();
     match info.number("total_system_memory") {

@@ -1,4 +1,4 @@
-//! The checks: functions from what is known to a [`Finding`]. They ask nothing.
+//! The checks, which are functions from known facts to a [`Finding`]. They query nothing.
 
 mod access;
 mod clocks;
@@ -15,7 +15,7 @@ use redbolt::report::NodeReport;
 pub(super) use self::subject::Subject;
 use super::finding::Finding;
 
-/// The findings of one node. A node that was not reached has only those that say so.
+/// Returns the findings of one node. A node that was not reached has only those that report this.
 pub(super) fn of_node(subject: &Subject<'_>) -> Vec<Finding> {
     let mut findings = vec![voting::reachable(subject)];
     if !subject.facts.is_open || subject.facts.is_refused {
@@ -44,7 +44,7 @@ pub(super) fn of_node(subject: &Subject<'_>) -> Vec<Finding> {
     findings
 }
 
-/// The findings of the set.
+/// Returns the findings of the set.
 pub(super) fn of_set(report: &NodeReport, subjects: &[Subject<'_>]) -> Vec<Finding> {
     vec![
         set::quorum(report, subjects),

@@ -1,4 +1,4 @@
-//! What a server is, and how often it wakes up.
+//! Checks the kind of server, and how often it wakes up.
 
 use super::subject::no_info;
 use crate::doctor::facts::Facts;

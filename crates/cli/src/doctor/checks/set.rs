@@ -1,4 +1,4 @@
-//! What is wrong with the set, though each node is sound.
+//! Checks for faults of the set, even if each node is sound.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What holds locks up: stalls of the server, and keys that never expire.
+//! Checks for delays of locks: stalls of the server, and keys that never expire.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -89,12 +89,13 @@ const LEFTOVERS: &str = "leftovers";
 const SLOW_COMMANDS: &str = "slow_commands";
 const EVENTS: &str = "latency";
 
-/// How many names are shown.
+/// The number of names that are shown.
 const SHOWN: usize = 3;
 
 const RECENT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The server answers nobody meanwhile, and a lock needs several answers.
+/// The shortest stall that matters. The server answers no client meanwhile, and a lock needs
+/// several answers.
 const LONG: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

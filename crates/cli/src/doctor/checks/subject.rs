@@ -1,4 +1,4 @@
-//! All that a check of one node may look at.
+//! The input of the checks of one node.
 
 use redbolt::config::RestartTrust;
 use redbolt::proto::Settings;
@@ -7,13 +7,13 @@ use redbolt::report::NodeStatus;
 use crate::doctor::facts::Facts;
 use crate::doctor::finding::Finding;
 
-/// All that is known of one node.
+/// The facts known of one node.
 pub(in crate::doctor) struct Subject<'a> {
     pub(in crate::doctor) status: &'a NodeStatus,
     pub(in crate::doctor) facts: &'a Facts,
     pub(in crate::doctor) settings: &'a Settings,
     pub(in crate::doctor) has_login: bool,
-    /// Locks without an end.
+    /// The locks without an end.
     pub(in crate::doctor) leftovers: &'a [Vec<u8>],
     /// The command that enrols the nodes.
     pub(in crate::doctor) init: &'a str,
@@ -22,7 +22,7 @@ pub(in crate::doctor) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// How much of its restart guard is believed.
+    /// Returns how far the restart guard of the node is trusted.
     pub(super) fn trust(&self) -> RestartTrust {
         self.settings.nodes[self.status.number - 1].restart_trust
     }
@@ -32,7 +32,7 @@ impl Subject<'_> {
     }
 }
 
-/// A check that needs `INFO`, where the user may not run it.
+/// Returns the finding of a check that needs `INFO`, if the user may not run it.
 pub(super) fn no_info(check: &'static str) -> Finding {
     Finding::skip(check, "The user may not run INFO, so this is not known.")
 }

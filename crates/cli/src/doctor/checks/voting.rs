@@ -1,4 +1,4 @@
-//! Whether a node answers, and whether it votes.
+//! Checks whether a node answers, and whether it votes.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn round_trip(facts: &Facts, response_timeout: Duration) -> Finding {
         show(most),
         facts.round_trips.len()
     );
-    // A lock takes up to three round trips, and one late answer is not to end it.
+    // A lock takes up to three round trips, and one late answer must not end it.
     if most <= response_timeout / 4 {
         return Finding::pass(REACHABLE, why);
     }
@@ -72,7 +72,7 @@ pub(super) fn votes(subject: &Subject<'_>) -> Finding {
     }
 }
 
-/// A restart guard that does not let the node vote.
+/// Returns the finding for a restart guard that does not let the node vote.
 fn unguarded(found: Found, init: &str) -> Finding {
     let why = format!("The node does not vote yet: {found}.");
     match found {
@@ -96,7 +96,7 @@ fn unguarded(found: Found, init: &str) -> Finding {
     }
 }
 
-/// What an operator can do about a node that does not vote.
+/// Returns advice for an operator about a node that does not vote.
 fn advice(status: &NodeStatus) -> &'static str {
     let NodeState::Down(cause) = status.state else {
         return "Find out what blocks the server or the network.";
