@@ -1,4 +1,4 @@
-//! The same questions to all nodes at once, a thread for each.
+//! Asks all nodes the same questions at once, with one thread for each.
 
 use std::sync::mpsc;
 use std::thread;
@@ -8,8 +8,8 @@ use redbolt::Config;
 
 use super::place::Place;
 
-/// Runs `ask` for every node at once. Returns what came within the time, in the order of the nodes; `None` for a node that
-/// takes longer.
+/// Runs `ask` for every node at once. Returns the results that arrived in time, in the order of the
+/// nodes, with `None` for a node that takes longer.
 pub(crate) fn ask_every_node<T: Send + 'static>(
     config: &Config,
     places: Vec<Place>,
@@ -20,10 +20,10 @@ pub(crate) fn ask_every_node<T: Send + 'static>(
     let mut answers: Vec<Option<T>> = places.iter().map(|_| None).collect();
     for (at, place) in places.into_iter().enumerate() {
         let (config, ask, sender) = (config.clone(), ask.clone(), sender.clone());
-        // A look-up of a host name can take very long. Then its thread is abandoned.
+        // Resolving a host name can take very long. Its thread is then abandoned.
         thread::spawn(move || {
             let answer = ask(&config, &place);
-            // An answer that comes too late has no receiver.
+            // An answer that is late has no receiver.
             let _ = sender.send((at, answer));
         });
     }

@@ -1,6 +1,7 @@
-//! Who a connection logs in as. The library does not hand out passwords, so they are read again from the addresses.
+//! The login of a connection. The library does not return passwords, so they are read again from
+//! the addresses.
 
-/// A user, if one was named, and a password.
+/// A password, with a user if one was named.
 #[derive(PartialEq, Eq)]
 pub(super) struct Login {
     user: Option<Vec<u8>>,
@@ -8,7 +9,8 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// Read from an address that the library has accepted. `shared` is the password of an address that has none.
+    /// Reads the login from an address that the library has accepted. `shared` is the password of
+    /// an address that has none.
     pub(super) fn of(address: &str, shared: Option<&[u8]>) -> Option<Self> {
         let info = address
             .split_once("://")
@@ -23,14 +25,14 @@ impl Login {
         Some(Self { user: Some(user).filter(|user| !user.is_empty()), password })
     }
 
-    /// The command that it is sent with.
+    /// Returns the command that logs in.
     pub(super) fn words(&self) -> Vec<&[u8]> {
         let user = self.user.as_deref();
         [&b"AUTH"[..]].into_iter().chain(user).chain([&self.password[..]]).collect()
     }
 }
 
-/// Percent-encoding undone, of a text in which every % is followed by two digits.
+/// Percent-decodes a text in which two digits follow every %.
 fn decoded(text: &str) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((&byte, tail)) = rest.split_first() {

@@ -19,14 +19,14 @@ use self::socket::{Socket, Stream, left};
 use crate::duration::show;
 use crate::say::printable;
 
-/// How long a connection may take.
+/// The time limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Until it is open.
+    /// The limit for opening the connection.
     pub(crate) connect: Duration,
-    /// For one answer, or one batch of them.
+    /// The limit for one answer, or one batch of them.
     pub(crate) answer: Duration,
-    /// For everything together.
+    /// The limit for everything together.
     pub(crate) total: Duration,
 }
 
@@ -45,7 +45,7 @@ impl Link {
     pub(crate) fn open(config: &Config, place: &Place, patience: Patience) -> io::Result<Self> {
         let until = Instant::now() + patience.total;
         let connected = until.min(Instant::now() + patience.connect);
-        // Sentinels name the present master.
+        // Sentinels name the current master.
         let address = config.locate(&place.address)?;
         let socket = Socket::connect(&address, connected)?;
         let stream = socket.stream(config, &address, connected)?;
@@ -117,14 +117,15 @@ impl Link {
     }
 }
 
-/// Names the server's error code alone: its words may repeat what was sent, and that has a password in it.
+/// Returns an error with the server's error code alone: its text may repeat what was sent,
+/// including a password.
 fn refused(what: &str, text: &[u8]) -> io::Error {
     let code = text.split(|byte| !byte.is_ascii_uppercase()).next().unwrap_or_default();
     let code = String::from_utf8_lossy(code);
     io::Error::new(ErrorKind::PermissionDenied, format!("the server refuses {what} ({code})"))
 }
 
-/// A reply as text, or the text of the server's error. Control characters are escaped.
+/// Returns a reply as text, or the text of the server's error. Control characters are escaped.
 pub(crate) fn text(reply: &Frame) -> Result<String, String> {
     match reply {
         Frame::Bulk(text) | Frame::Simple(text) => Ok(String::from_utf8_lossy(text).into_owned()),

@@ -1,4 +1,4 @@
-//! Where a node is, and how a connection to it begins.
+//! The location of a node, and the login for it.
 
 use redbolt::Config;
 use redbolt::net::Address;
@@ -7,7 +7,7 @@ use super::login::Login;
 use crate::addresses;
 use crate::args::Nodes;
 
-/// The address of a node, its database, and who logs in.
+/// The address of a node, its database, and the login.
 pub(crate) struct Place {
     pub(super) address: Address,
     pub(super) database: u32,
@@ -15,7 +15,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The places of all nodes, in order. `config` was made of `nodes`.
+    /// Returns the places of all nodes, in order. `config` was built from `nodes`.
     pub(crate) fn all(nodes: &Nodes, config: &Config) -> Vec<Self> {
         let given = addresses::given(nodes).unwrap_or_default();
         let shared = addresses::password(nodes).ok().flatten();
@@ -28,17 +28,17 @@ impl Place {
         places.collect()
     }
 
-    /// Whether the node is given with a password.
+    /// Returns whether the address of the node has a password.
     pub(crate) fn has_login(&self) -> bool {
         self.login.is_some()
     }
 
-    /// The same without a login: as the server's default user.
+    /// Returns this place without a login, for the server's default user.
     pub(crate) fn without_login(&self) -> Self {
         Self { address: self.address.clone(), database: 0, login: None }
     }
 
-    /// The number of the database that the locks are in.
+    /// Returns the number of the database that contains the locks.
     pub(crate) fn database(&self) -> u32 {
         self.database
     }

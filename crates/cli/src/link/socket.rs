@@ -1,4 +1,4 @@
-//! A blocking socket to a server, on which no call takes longer than allowed.
+//! A blocking socket to a server, with a time limit for each call.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use redbolt::Config;
 use redbolt::net::Address;
 
-/// What a connection reads and writes: a socket, or TLS on one.
+/// A connection for reading and writing: a socket, or TLS on one.
 pub(super) trait Stream: Read + Write {}
 
 impl<S: Read + Write> Stream for S {}
 
-/// The socket below a connection, kept to bound its calls.
+/// The socket below a connection, kept to set time limits.
 #[derive(Debug)]
 pub(super) enum Socket {
     Tcp(TcpStream),
@@ -21,7 +21,7 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Connects, until then at the latest.
+    /// Connects before `until`.
     pub(super) fn connect(address: &Address, until: Instant) -> io::Result<Self> {
         match address {
             // The kernel answers at once.
@@ -36,7 +36,7 @@ impl Socket {
         }
     }
 
-    /// The stream to speak on: TLS if the address asks for it, whose handshake ends by then.
+    /// Returns the stream to use. For an address with TLS, its handshake ends before `until`.
     pub(super) fn stream(
         &self,
         config: &Config,
@@ -53,7 +53,7 @@ impl Socket {
         })
     }
 
-    /// Bounds each of the next calls.
+    /// Limits the time of each of the next calls.
     pub(super) fn bound(&self, span: Duration) -> io::Result<()> {
         match self {
             Self::Tcp(socket) => {
@@ -73,7 +73,7 @@ fn dial(places: impl Iterator<Item = SocketAddr>, until: Instant) -> io::Result<
     for place in places {
         match TcpStream::connect_timeout(&place, left(until)?) {
             Ok(stream) => {
-                // Round trips are measured on it.
+                // The connection is used to measure round trips.
                 stream.set_nodelay(true)?;
                 return Ok(stream);
             }
@@ -83,7 +83,7 @@ fn dial(places: impl Iterator<Item = SocketAddr>, until: Instant) -> io::Result<
     Err(failure)
 }
 
-/// The time until then, or an error if none is left.
+/// Returns the time until then, or an error if none is left.
 pub(super) fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }

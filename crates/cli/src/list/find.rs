@@ -1,4 +1,4 @@
-//! The names of the keys on the nodes, found on each of them at once.
+//! Finds the names of the keys on all nodes at once.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -10,28 +10,28 @@ use crate::args::ListArgs;
 use crate::link::{Link, Patience, Place, ask_every_node};
 use crate::scan::{Bounds, Scanned, scan};
 
-/// What was found on the nodes.
+/// The keys found on the nodes.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Each name that is on any node, in order.
+    /// The names that are on any node, in order.
     pub(super) names: BTreeSet<Vec<u8>>,
-    /// Of each node, in order: whether all its keys were walked through, or why none was.
+    /// The result for each node, in order: whether all its keys were scanned, or why none was.
     pub(super) nodes: Vec<Result<bool, String>>,
 }
 
 impl Found {
-    /// How many nodes were looked at.
+    /// Returns how many nodes were scanned.
     pub(super) fn answered(&self) -> usize {
         self.nodes.iter().filter(|node| node.is_ok()).count()
     }
 
-    /// Whether no node that was looked at has more keys.
+    /// Returns whether every scanned node was scanned completely.
     pub(super) fn is_complete(&self) -> bool {
         self.nodes.iter().flatten().all(|is_complete| *is_complete)
     }
 }
 
-/// Looks for keys below the prefix.
+/// Finds keys below the prefix.
 pub(super) fn on_nodes(args: &ListArgs, config: &Config) -> Found {
     let prefix = args.prefix.as_bytes().to_vec();
     let (patience, places) = (patience(config), Place::all(&args.nodes, config));
@@ -52,7 +52,7 @@ pub(super) fn on_nodes(args: &ListArgs, config: &Config) -> Found {
     found
 }
 
-/// Whether the key belongs to the lock of another key.
+/// Returns whether the key belongs to the lock of another key.
 fn is_part(name: &[u8]) -> bool {
     PARTS.iter().any(|part| name.starts_with(part))
 }
@@ -63,7 +63,7 @@ fn patience(config: &Config) -> Patience {
     Patience { connect, answer, total: connect + 2 * answer + WALK }
 }
 
-/// How the names of keys begin that redbolt keeps beside those of locks.
+/// The prefixes of keys that redbolt keeps in addition to those of locks.
 const PARTS: [&[u8]; 5] = [
     b"redbolt:fence:",
     b"redbolt:lease:",
@@ -74,8 +74,8 @@ const PARTS: [&[u8]; 5] = [
 
 const BOUNDS: Bounds = Bounds { walked: 100_000, names: 10_000 };
 
-/// How long the steps of one walk may take together.
+/// The time for all steps of one scan.
 const WALK: Duration = Duration::from_secs(10);
 
-/// What a node takes is bounded already; this is for what the system adds.
+/// The time that the system may add, beyond the bound for a node.
 const MARGIN: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! One row of the list: a lock, added up from what the nodes say about its name.
+//! One row of the list: a lock, combined from the replies of the nodes about its name.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,7 @@ use redbolt::inspect::{DataKind, Foreign, Inspection, InspectionVerdict, KeyStat
 
 use crate::foreign::{self, remaining};
 
-/// A lock that is on some node.
+/// A lock that is on at least one node.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lock {
     pub(super) name: OsString,
@@ -16,15 +16,16 @@ pub(super) struct Lock {
     /// The holders, as `redbolt status` shows them.
     pub(super) holder: String,
     pub(super) remaining: Option<Duration>,
-    /// How many wait in the queue, if the nodes report it.
+    /// The number of waiters in the queue, if the nodes report it.
     pub(super) waiters: Option<usize>,
-    /// On how many nodes it is.
+    /// The number of nodes that have the lock.
     pub(super) on: usize,
-    /// Whether a quorum of the nodes has it, without which nobody holds it; `None` if nodes that did not answer decide.
+    /// Whether a quorum of the nodes has the lock, without which it is not held; `None` if this
+    /// depends on nodes that did not answer.
     pub(super) has_quorum: Option<bool>,
 }
 
-/// How a lock is held.
+/// The mode in which a lock is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Exclusive {
@@ -44,7 +45,7 @@ pub(super) enum Kind {
 }
 
 impl Lock {
-    /// The lock of this name; `None` if no node that answered has one.
+    /// Returns the lock of this name, or `None` if no node that answered has one.
     pub(super) fn of(name: &[u8], seen: &Inspection, quorum: usize) -> Option<Self> {
         let states = || seen.nodes.iter().filter_map(|node| node.state.as_ref().ok());
         let agreed = by_quorum(&seen.verdict);
@@ -69,7 +70,7 @@ impl Lock {
     }
 }
 
-/// What a quorum of the nodes agrees on, if it is a lock.
+/// Returns the state that a quorum of the nodes agrees on, if it is a lock.
 fn by_quorum(verdict: &InspectionVerdict) -> Option<KeyState> {
     let state = match verdict {
         InspectionVerdict::Held(holder) => KeyState::Held(holder.clone()),
@@ -84,7 +85,7 @@ fn by_quorum(verdict: &InspectionVerdict) -> Option<KeyState> {
 fn is_lock(state: &KeyState) -> bool {
     match state {
         KeyState::Held(_) | KeyState::Shared(_) | KeyState::Permits(_) => true,
-        // A string has the form of a lock by chance, unless it expires as well.
+        // A string can have the form of a lock by chance, unless it also expires.
         KeyState::Foreign(data) => {
             foreign::lock(data).is_some() || library(data).is_some() && data.remaining.is_some()
         }
@@ -92,13 +93,13 @@ fn is_lock(state: &KeyState) -> bool {
     }
 }
 
-/// Of several locks under one name, the one that is on the most nodes.
+/// Returns the lock that is on the most nodes, of several under one name.
 fn most_frequent<'a>(states: impl Iterator<Item = &'a KeyState> + Clone) -> Option<&'a KeyState> {
     let count = |state: &&KeyState| states.clone().filter(|other| is_same(state, other)).count();
     states.clone().max_by_key(count)
 }
 
-/// Whether two nodes have the same lock, as far as they tell.
+/// Returns whether two nodes report the same lock.
 fn is_same(one: &KeyState, other: &KeyState) -> bool {
     match (one, other) {
         (KeyState::Held(one), KeyState::Held(other)) => one.fingerprint == other.fingerprint,
@@ -131,7 +132,7 @@ fn holder(state: &KeyState) -> String {
     }
 }
 
-/// The library that writes locks of this form. A string of unknown form may be any data.
+/// Returns the library that writes locks of this form. A string of unknown form may be any data.
 fn library(data: &Foreign) -> Option<&'static str> {
     match &data.kind {
         DataKind::Lock(lock) => lock.library,

@@ -1,7 +1,7 @@
-//! `redbolt list`: the locks that are held now.
+//! `redbolt list`: shows the locks that are held now.
 //!
-//! No node has a list of locks. So the names of keys are found by a walk through each database ([`find`]), and the library
-//! says of each name whether it is a lock, and whose ([`held`]). Nothing is written.
+//! No node has a list of locks. So [`find`] scans each database for names of keys, and the library
+//! reports for each name whether it is a lock, and who holds it ([`held`]). Nothing is written.
 
 mod find;
 mod held;
@@ -17,7 +17,7 @@ use crate::exit::{self, Failure};
 use crate::nodes;
 use crate::say::{json_line, print, report, say};
 
-/// Prints the locks. The exit status says whether a quorum of the nodes was looked at.
+/// Prints the locks. The exit status reports whether a quorum of the nodes was scanned.
 pub(crate) fn run(args: &ListArgs) -> Result<u8, Failure> {
     // Whether a node may vote does not change who holds its locks.
     let builder = nodes::builder(&args.nodes)?.read_only().restart_guard(RestartGuard::Off);
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<u8, Failure> {
     Ok(if found.answered() >= config.quorum() { exit::SUCCESS } else { exit::NO_QUORUM })
 }
 
-/// The first locks of these names, and whether names were left out after them.
+/// Returns the first locks of these names, and whether names were left out after them.
 fn locks(engine: &Engine, names: &[&Vec<u8>], limit: usize) -> Result<(Vec<Lock>, bool), Failure> {
     let mut locks = Vec::new();
     for batch in names.chunks(BATCH) {
@@ -46,7 +46,7 @@ fn locks(engine: &Engine, names: &[&Vec<u8>], limit: usize) -> Result<(Vec<Lock>
         for (name, answer) in asked {
             let seen = match answer.wait() {
                 Ok(seen) => seen,
-                // Too long for a lock.
+                // The name is too long for a lock.
                 Err(AcquireError::Request(_)) => continue,
                 Err(error) => return Err(Failure::system(error)),
             };
@@ -60,5 +60,5 @@ fn locks(engine: &Engine, names: &[&Vec<u8>], limit: usize) -> Result<(Vec<Lock>
     Ok((locks, false))
 }
 
-/// How many names are asked for at a time.
+/// The number of names in one query.
 const BATCH: usize = 64;

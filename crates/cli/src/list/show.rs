@@ -1,4 +1,4 @@
-//! The list as a table or as JSON.
+//! Formats the list as a table or as JSON.
 
 use redbolt::Config;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(super) struct Listed<'a> {
 }
 
 impl Listed<'_> {
-    /// A table of locks, and a line with what is missing in it.
+    /// Returns a table of locks, and a line about what is missing in it.
     pub(super) fn as_text(&self, args: &ListArgs) -> String {
         let nodes = self.config.node_count();
         let head = ["name", "kind", "holder", "left", "waiters", "nodes", ""].map(str::to_owned);
@@ -42,7 +42,7 @@ impl Listed<'_> {
         format!("{table}{count}{missing}\n")
     }
 
-    /// One object.
+    /// Returns one object.
     pub(super) fn as_json(&self) -> Value {
         let addresses = self.config.addresses().iter().zip(&self.found.nodes);
         let nodes = addresses.map(|(address, scanned)| {
