@@ -177,7 +177,7 @@ proptest! {
         let words = ["redbolt", "status", "--nodes-file"].map(OsString::from);
         let words: Vec<_> = words.into_iter().chain([path.clone().into_os_string()]).collect();
         read_any::command_line(&words, [], &bytes);
-        // The same of the file itself.
+        // Tests the same file on its own.
         let Command::Status(args) = environment::parse(words).unwrap().command else {
             panic!("another command");
         };

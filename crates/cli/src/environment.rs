@@ -1,4 +1,4 @@
-//! The command line, completed by variables of the environment.
+//! Parses the command line, with missing options taken from environment variables.
 
 use std::env;
 use std::ffi::OsString;
@@ -21,12 +21,12 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
-/// Parses what the user typed, in the inner process of `redbolt lock`.
+/// Parses the user's command line in the inner process of `redbolt lock`.
 pub(crate) fn parse_typed(inner: &InnerArgs) -> Result<Cli, clap::Error> {
     parse([OsString::from("redbolt")].into_iter().chain(inner.words.iter().cloned()))
 }
 
-/// clap would take an empty value from them.
+/// Removes empty variables, because clap would accept their empty values.
 fn without_empty_variables(command: Command) -> Command {
     let set = |arg: Arg| {
         let is_empty = arg
@@ -64,7 +64,8 @@ pub(crate) fn blame_environment(mut refusal: clap::Error, words: &[OsString]) ->
     refusal
 }
 
-/// What the user typed after `redbolt`. In the inner process it follows words of its own.
+/// Returns the user's words after `redbolt`. In the inner process, words for that process come
+/// first.
 fn typed(words: &[OsString]) -> &[OsString] {
     let own = match words.get(1) {
         Some(word) if word == INNER => words.iter().position(|word| word == "--"),

@@ -1,7 +1,7 @@
-//! Every exit status of `redbolt`, with the names that the rest of the program uses.
+//! The exit statuses of `redbolt`, with the names used in the program.
 //!
-//! Numbers from 64 to 78 are from `sysexits.h`, since commands rarely return them; 126, 127 and 128 + signal are the
-//! shell's. 1 and 2 are the results of `doctor`, which runs no command, and of nothing else.
+//! Numbers from 64 to 78 are from `sysexits.h`, since commands rarely return them. 126, 127 and 128
+//! + signal are the shell's. Only `doctor`, which runs no command, returns 1 and 2.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use redbolt::{RequestError, StartError};
 
-/// All went well.
+/// The operation succeeded.
 pub(crate) const SUCCESS: u8 = 0;
 /// `doctor` found something that an operator should look at, and nothing that keeps nodes from carrying locks.
 pub(crate) const WARNINGS: u8 = 1;
@@ -29,19 +29,19 @@ pub(crate) const SYSTEM: u8 = 71;
 /// It is not 0, because `init` in a start script would declare nodes as new that have lost their data. It is not
 /// [`USAGE`], because a script that repeats `init` after a failure must tell this case from a mistake.
 pub(crate) const ALREADY_SET_UP: u8 = 73;
-/// Somebody else holds the lock (`--conflict-exit-code` changes it).
+/// Another client holds the lock (`--conflict-exit-code` changes this status).
 pub(crate) const CONFLICT: u8 = 75;
 /// The command was found but could not be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// The status for a process that was killed by signal number `signal`.
+/// Returns the status for a process that was killed by signal number `signal`.
 pub(crate) fn killed_by(signal: i32) -> u8 {
     SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
 }
 
-/// Why `redbolt` itself failed.
+/// The reason why `redbolt` itself failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: u8,
@@ -49,32 +49,32 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// An error of the user.
+    /// Creates an error of the user.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self { status: USAGE, message: message.to_string() }
     }
 
-    /// A request for this lock that the library refuses.
+    /// Creates a failure for a lock request that the library refuses.
     pub(crate) fn request(lock: impl fmt::Display, error: RequestError) -> Self {
         Self::usage(format_args!("{lock}: {error}"))
     }
 
-    /// Nodes that are already set up.
+    /// Creates a failure for nodes that are already set up.
     pub(crate) fn already_set_up(message: impl fmt::Display) -> Self {
         Self { status: ALREADY_SET_UP, message: message.to_string() }
     }
 
-    /// Too few nodes can vote.
+    /// Creates a failure for too few nodes that can vote.
     pub(crate) fn no_quorum(message: impl fmt::Display) -> Self {
         Self { status: NO_QUORUM, message: message.to_string() }
     }
 
-    /// Refused by the operating system.
+    /// Creates a failure for a refusal of the operating system.
     pub(crate) fn system(message: impl fmt::Display) -> Self {
         Self { status: SYSTEM, message: message.to_string() }
     }
 
-    /// Adds a line that says what to do, if the user can do something.
+    /// Adds a line of advice, if the user can do something.
     pub(crate) fn with_hint(mut self, hint: &str) -> Self {
         if self.status == USAGE {
             self.message = format!("{}\n{hint}", self.message);
@@ -82,7 +82,7 @@ impl Failure {
         self
     }
 
-    /// Names the lock if the system refused something. Its own words do not say for what.
+    /// Names the lock if the system refused something, because the system's message does not.
     pub(crate) fn about(mut self, name: &str) -> Self {
         if self.status == SYSTEM && !self.message.contains(name) {
             self.message = format!("{name}: {}", self.message);
@@ -90,7 +90,7 @@ impl Failure {
         self
     }
 
-    /// The status to exit with.
+    /// Returns the status to exit with.
     pub(crate) fn status(&self) -> u8 {
         self.status
     }

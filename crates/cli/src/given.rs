@@ -1,4 +1,4 @@
-//! A node address as it was written, and where.
+//! A node address as written, and its origin.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use redbolt::net::Address;
 use crate::exit::Failure;
 use crate::variables::NODES_VARIABLE;
 
-/// An address as it was written, and where.
+/// An address as written, and its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
     pub(crate) text: String,
@@ -23,7 +23,7 @@ pub(crate) enum Origin {
 }
 
 impl Given {
-    /// A failure about this address, which says where it was written.
+    /// Returns a failure about this address that names its origin.
     pub(crate) fn wrong(&self, error: impl fmt::Display) -> Failure {
         let error = match self.before_comment() {
             Some(address) => format!("node address `{address}`: {COMMENT}"),
@@ -36,7 +36,7 @@ impl Given {
         })
     }
 
-    /// The address before a comment, if there is one behind it in the line of a file.
+    /// Returns the address before a comment, if the line of the file has one.
     pub(crate) fn before_comment(&self) -> Option<Address> {
         let Origin::Line(..) = self.origin else { return None };
         let at = self.text.match_indices('#').map(|(at, _)| at);

@@ -1,6 +1,7 @@
-//! `redbolt init`: an operator declares nodes as new, or moves them to other limits.
+//! `redbolt init`: declares nodes as new, or moves them to other limits.
 //!
-//! The library decides what is written, and when. Here its outcome becomes a line for each node and an exit status.
+//! The library decides what is written, and when. This module prints a line for each node and
+//! chooses the exit status.
 
 use redbolt::proto::restart_guard::Found;
 use redbolt::{
@@ -19,7 +20,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, Failure> {
     let config = nodes::build(nodes::builder(&args.nodes)?, &args.nodes)?;
     let set_up = if args.change { redbolt::init_change } else { redbolt::init };
     let settings = config.settings();
-    // Each node is to be reached, and its restart guard to be written and read again.
+    // Each node must be reached, and its restart guard written and read again.
     let within = settings.connect_timeout + 2 * settings.response_timeout;
     let report = set_up(&config, within).map_err(|error| failure(args, error))?;
     let text = format!("{}{}\n", lines(&report), done(&config, &report));
@@ -67,7 +68,7 @@ fn failure(args: &InitArgs, error: SetupError) -> Failure {
     }
 }
 
-/// What to do about nodes that are not new.
+/// Returns advice about nodes that are not new.
 fn advice(args: &InitArgs, report: &NodeReport) -> String {
     let any =
         |is: fn(RestartGuardState) -> bool| report.nodes.iter().any(|node| is(node.restart_guard));
@@ -100,7 +101,8 @@ fn is_set_up(node: &NodeStatus) -> bool {
     has_guard && !is_misconfigured(node)
 }
 
-/// Whether it needs an operator before it can vote, for a reason other than its restart guard.
+/// Returns whether the node needs an operator before it can vote, for a reason other than its
+/// restart guard.
 fn is_unfit(node: &NodeStatus) -> bool {
     is_misconfigured(node) && node.restart_guard == RestartGuardState::Unknown
 }
@@ -113,7 +115,7 @@ fn lines(report: &NodeReport) -> String {
     report.nodes.iter().map(|node| line(node) + "\n").collect()
 }
 
-/// A node's restart guard, or why it could not be read or written.
+/// Describes a node's restart guard, or why it could not be read or written.
 pub(crate) fn line(node: &NodeStatus) -> String {
     let about_restart_guard = match node.state {
         NodeState::Down(cause) => {

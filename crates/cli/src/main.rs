@@ -1,7 +1,7 @@
 //! The command `redbolt`: run a command under a lock, look at locks, and measure nodes.
 //!
-//! Each subcommand is a module of its own, and this file dispatches to them. [`exit`] has the meaning of every exit
-//! status. Not in this crate: how a lock is taken, which is the library's part.
+//! Each subcommand has its own module, and this file dispatches to them. [`exit`] defines every
+//! exit status. Locks are implemented by the library.
 
 #![deny(unsafe_code)]
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "`lock` is for Linux"))]
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
         Some(word) if word == args::SHIM => shim(),
         #[cfg(target_os = "linux")]
         Some(word) if word == args::INNER => inner(),
-        // What follows is read by the inner process, and to read it twice takes time.
+        // The inner process parses the rest, and parsing it twice takes time.
         #[cfg(target_os = "linux")]
         Some(word) if word == "lock" => {
             let ended = lock::check_proc().and_then(|()| lock::outer::run());
@@ -169,18 +169,19 @@ fn completions(shell: Shell) -> Result<u8, Failure> {
     Ok(exit::SUCCESS)
 }
 
-/// No signal that is not meant to end a short command ends it half-way.
+/// Blocks signals that must not end a short command half-way.
 fn shield() -> Result<(), Failure> {
     #[cfg(target_os = "linux")]
     signals::shield()?;
     Ok(())
 }
 
-/// The exit code of a failure. A shell that evaluates the output of `redbolt hold --sh` ends with it as well.
+/// Returns the exit code of a failure. A shell that evaluates the output of `redbolt hold --sh`
+/// also ends with it.
 fn failed(status: u8) -> ExitCode {
     #[cfg(target_os = "linux")]
     if lock::hold::is_for_shell() {
-        // Where it cannot be printed, the status still says it.
+        // If this cannot be printed, the status still reports the failure.
         let _ = print(&lock::hold::exit_line(status));
     }
     ExitCode::from(status)
@@ -188,7 +189,7 @@ fn failed(status: u8) -> ExitCode {
 
 /// Help and version are successes. Everything else that stops the parser is a usage error.
 fn refuse(refusal: &clap::Error) -> ExitCode {
-    // Where it cannot be printed, the status still says it.
+    // If this cannot be printed, the status still reports the result.
     let _ = refusal.print();
     if refusal.use_stderr() { failed(exit::USAGE) } else { ExitCode::from(exit::SUCCESS) }
 }

@@ -1,7 +1,7 @@
-//! From options to a configuration: which nodes, and who the client is.
+//! Builds a configuration from options: the nodes, and the identity of the client.
 //!
-//! The library reads the addresses. Its errors name the wrong part of an address, never the password. Not here:
-//! where the addresses come from, see [`addresses`].
+//! The library parses the addresses. Its errors name the wrong part of an address, never the
+//! password. The addresses are read in [`addresses`].
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -23,12 +23,12 @@ use crate::name::word;
 use crate::variables;
 use crate::verbose::Verbose;
 
-/// A configuration of these nodes, with what all subcommands share.
+/// Returns a configuration builder for these nodes, with the settings that all subcommands share.
 pub(crate) fn builder(nodes: &Nodes) -> Result<ConfigBuilder, Failure> {
     builder_for(nodes, process::id())
 }
 
-/// The same, for locks whose holder is the process `holder`.
+/// Returns a builder like [`builder`], for locks whose holder is the process `holder`.
 pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, Failure> {
     let builder = Config::builder()
         .label_host_and_pid_of(holder)
@@ -67,7 +67,7 @@ fn sentinel_credentials(sentinels: &SentinelArgs) -> Result<Option<Credentials>,
     }
 }
 
-/// The configuration, or an error that names the options and the variables that are wrong.
+/// Builds the configuration, or returns an error that names the wrong options and variables.
 pub(crate) fn build(builder: ConfigBuilder, nodes: &Nodes) -> Result<Config, Failure> {
     builder.build().map_err(|error| {
         let faults = error.faults().iter().map(|fault| match origin_of(fault, nodes) {
@@ -108,7 +108,7 @@ fn restart_guard_key_origin(nodes: &Nodes) -> &'static str {
     origin(RESTART_GUARD_KEY, is_said)
 }
 
-/// Where a value comes from: the environment, if it has the same value.
+/// Returns the origin of a value: the environment, if it has the same value, or else the option.
 fn origin(option: &'static str, says: impl Fn(&str) -> bool) -> &'static str {
     let is_said = |variable: &&str| {
         let said = variables::value(variable).and_then(|value| value.into_string().ok());
@@ -126,7 +126,7 @@ fn settings(mut builder: ConfigBuilder, nodes: &Nodes) -> ConfigBuilder {
     }
     let (answer, connect) = timeouts(nodes);
     let Settings { dead_peer_timeout, .. } = Settings::default();
-    // Whoever is waited for so long is not given up before.
+    // A peer must not count as dead within the time allowed for its answer.
     let dead = dead_peer_timeout.max(answer.max(connect).saturating_mul(2)).min(LONGEST);
     let builder = builder.response_timeout(answer).connect_timeout(connect).dead_peer_timeout(dead);
     secured(sentinels_secured(builder, &nodes.sentinels), &nodes.tls)
@@ -170,14 +170,14 @@ fn secured(mut builder: ConfigBuilder, tls: &TlsArgs) -> ConfigBuilder {
     }
 }
 
-/// How long an answer may take, and how long a connection.
+/// Returns how long an answer and a connection may take.
 fn timeouts(nodes: &Nodes) -> (Duration, Duration) {
     let Settings { response_timeout, connect_timeout, .. } = Settings::default();
     let answer = nodes.response_timeout.unwrap_or(response_timeout);
     (answer, nodes.connect_timeout.unwrap_or(connect_timeout))
 }
 
-/// What is believed of each node after a restart.
+/// Returns how far each node is trusted after a restart.
 fn restart_trust(nodes: &Nodes, count: usize) -> Result<Vec<RestartTrust>, Failure> {
     let words: Vec<RestartTrust> = nodes.restart_trust.iter().map(|&word| word.into()).collect();
     match words[..] {
@@ -192,13 +192,13 @@ fn restart_trust(nodes: &Nodes, count: usize) -> Result<Vec<RestartTrust>, Failu
     }
 }
 
-/// The command that declares these nodes as new, to be copied.
+/// Returns the command that declares these nodes as new, to be copied.
 pub(crate) fn init_command(nodes: &Nodes) -> String {
     command("init", nodes)
 }
 
-/// The command `redbolt WORDS` for these nodes, to be copied. It repeats no option that the environment gives, and no
-/// address that contains a password.
+/// Returns the command `redbolt WORDS` for these nodes, to be copied. It omits options that the
+/// environment gives, and addresses that contain a password.
 pub(crate) fn command(words: &str, nodes: &Nodes) -> String {
     let mut words = vec![format!("redbolt {words}{}", addresses::options(nodes))];
     words.extend(times(nodes));
@@ -211,7 +211,7 @@ pub(crate) fn command(words: &str, nodes: &Nodes) -> String {
     words.join(" ")
 }
 
-/// The options with times that the environment does not give.
+/// Returns the options with times that the environment does not give.
 fn times(nodes: &Nodes) -> impl Iterator<Item = String> {
     let all = [
         ("--max-ttl", nodes.max_ttl),
@@ -225,7 +225,7 @@ fn times(nodes: &Nodes) -> impl Iterator<Item = String> {
     })
 }
 
-/// The other options that the environment does not give: with passwords, of sentinels, and of TLS.
+/// Returns the other options that the environment does not give: for passwords, sentinels, and TLS.
 fn other_options(nodes: &Nodes) -> Vec<String> {
     let trust: Vec<_> =
         nodes.restart_trust.iter().filter_map(ValueEnum::to_possible_value).collect();
@@ -279,7 +279,7 @@ fn text(text: &Option<String>) -> Option<OsString> {
 
 const RESTART_GUARD_KEY: &str = "--restart-guard-key";
 
-/// No timeout may be longer.
+/// The longest timeout.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ fn nodes_of(command: &Command) -> Option<&Nodes> {
     })
 }
 
-/// All that is done with them before anything is sent. Whatever nodes file is named, it has these bytes.
+/// Does everything that precedes sending. Any named nodes file has these bytes.
 fn use_nodes(nodes: &Nodes, nodes_file: &[u8]) {
     let named = variables::value(NODES_FILE_VARIABLE).filter(|_| nodes.addresses.is_empty());
     let named = nodes.nodes_file.as_ref().map(|path| path.clone().into_os_string()).or(named);

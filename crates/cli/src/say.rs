@@ -1,10 +1,9 @@
 //! Messages of redbolt itself on standard error, and reports on standard output.
 //!
-//! A module of its own because `eprintln!` panics if standard error is closed, and a message must not kill a
-//! supervisor.
+//! `eprintln!` panics if standard error is closed, and a message must not kill a supervisor.
 //!
-//! A node, a sentinel or another client may have chosen a part of the text. So every character that a terminal acts on is
-//! escaped, except for the ends of lines.
+//! A node, a sentinel or another client may have chosen a part of the text. So every character that
+//! a terminal acts on is escaped, except for line ends.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -20,11 +19,11 @@ use crate::exit;
 
 /// Writes one message to standard error.
 pub(crate) fn say(message: impl fmt::Display) {
-    // Nobody is left to tell when standard error is gone.
+    // If standard error is closed, the message has no reader.
     let _ = io::stderr().write_all(lines(message).as_bytes());
 }
 
-/// A message with `redbolt: ` before each of its lines.
+/// Returns a message with `redbolt: ` before each of its lines.
 pub(crate) fn lines(message: impl fmt::Display) -> String {
     let message = message.to_string();
     let line = |line| format!("redbolt: {}\n", printable(line));
@@ -47,7 +46,7 @@ pub(crate) fn json_line(value: &Value) -> String {
     for char in text.chars() {
         match is_printable(char) {
             true => shown.push(char),
-            // Only strings have such characters.
+            // Only strings can contain such characters.
             false => {
                 let units = char.encode_utf16(&mut [0; 2]).to_vec();
                 shown.extend(units.iter().map(|unit| format!("\\u{unit:04x}")));
@@ -75,8 +74,8 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Ends this process with 0 as soon as standard output has no reader any more. It is for commands that print now and
-/// then, and that have nothing to undo.
+/// Ends this process with 0 when standard output has no reader left. This is for commands that
+/// print now and then, and have nothing to undo.
 pub(crate) fn end_with_reader() -> io::Result<()> {
     let wait = || {
         let stdout = io::stdout();

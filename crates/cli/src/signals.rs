@@ -1,9 +1,10 @@
-//! The signals of redbolt's own processes.
+//! Handles the signals of redbolt's processes.
 //!
-//! Every signal that can be blocked is blocked, and read from a signalfd in the same poll as the nodes' replies. So
-//! only SIGKILL and SIGSTOP end or stop a process that holds a lock. (The C library keeps signals 32 and 33 for itself,
-//! and blocks them for no program.) No handler is installed, so the command inherits every disposition that the caller
-//! chose (`nohup` ignores SIGHUP). The shim restores the caller's mask for the command.
+//! Every signal that can be blocked is blocked, and read from a signalfd in the same poll as the
+//! nodes' replies. So only SIGKILL and SIGSTOP end or stop a process that holds a lock. (The C
+//! library reserves signals 32 and 33, and blocks them for no program.) No handler is installed, so
+//! the command inherits every disposition that the caller chose (`nohup` ignores SIGHUP). The shim
+//! restores the caller's mask for the command.
 
 use std::fs;
 use std::io::{self, Write};
@@ -21,7 +22,7 @@ use rustix_libc_wrappers::process::SignalExt;
 
 use crate::{birth, exit};
 
-/// The blocked signals, as a stream.
+/// A stream of the blocked signals.
 #[derive(Debug)]
 pub(crate) struct Signals {
     requests: SignalFd,
@@ -34,21 +35,21 @@ pub(crate) struct Signals {
 /// The caller's settings that redbolt has changed for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Callers {
-    /// The signals that it has blocked.
+    /// The signals that the caller has blocked.
     pub(crate) blocked: Mask,
-    /// Whether it has SIGPIPE ignored.
+    /// Whether the caller ignores SIGPIPE.
     pub(crate) ignores_pipe: bool,
 }
 
 impl Callers {
-    /// As options of the program that has to restore it.
+    /// Returns options for the program that has to restore these settings.
     pub(crate) fn options(self) -> impl Iterator<Item = String> {
         let blocked = Some(format!("--blocked={}", self.blocked.0));
         blocked.into_iter().chain(self.ignores_pipe.then(|| "--ignore-pipe".to_owned()))
     }
 }
 
-/// A set of signals, as the kernel shows it: bit 0 is signal 1.
+/// A set of signals in the kernel's form: bit 0 is signal 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mask(pub(crate) u64);
 
@@ -75,7 +76,8 @@ impl Signals {
         Self::keep_blocked(Callers { blocked, ignores_pipe: birth::ignored_pipe() })
     }
 
-    /// As [`block`](Self::block), in a process that inherited them blocked. `callers` is from before that.
+    /// Creates a stream like [`block`](Self::block), in a process that inherited the signals
+    /// blocked. `callers` is from before that.
     pub(crate) fn keep_blocked(callers: Callers) -> io::Result<Self> {
         let mut requests = SigSet::all();
         let before = requests.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
@@ -87,14 +89,15 @@ impl Signals {
         Ok(Self { requests: stream(requests)?, children, callers, before })
     }
 
-    /// The caller's settings.
+    /// Returns the caller's settings.
     pub(crate) fn callers(&self) -> Callers {
         self.callers
     }
 
-    /// Starts a program of redbolt's own, which has to restore what the caller has set. It inherits all signals blocked, unless the
-    /// caller has blocked only some of the real-time signals: such a set can be inherited, but not made without unsafe code. For
-    /// these callers alone, the others of them could end this process meanwhile.
+    /// Starts a redbolt program that has to restore the caller's settings. It inherits all signals
+    /// blocked, unless the caller has blocked only some real-time signals: such a set can be
+    /// inherited, but not made without unsafe code. For such callers, the other real-time signals
+    /// could end this process meanwhile.
     pub(crate) fn spawn(&self, command: &mut process::Command) -> io::Result<process::Child> {
         if !self.callers.blocked.has_some_real_time() {
             return command.spawn();
@@ -107,7 +110,7 @@ impl Signals {
         child
     }
 
-    /// The next request that has arrived.
+    /// Returns the next request that has arrived.
     pub(crate) fn next(&self) -> Option<Request> {
         while let Ok(Some(info)) = self.requests.read_signal() {
             let number = i32::try_from(info.ssi_signo).unwrap_or(0);
@@ -120,12 +123,14 @@ impl Signals {
         None
     }
 
-    /// Readable when a child has ended since [`hear_children`](Self::hear_children).
+    /// Returns a descriptor that is readable when a child has ended since
+    /// [`hear_children`](Self::hear_children).
     pub(crate) fn children(&self) -> BorrowedFd<'_> {
         self.children.as_fd()
     }
 
-    /// Call it before asking whether children have ended: one that ends later then wakes the poll.
+    /// Clears the notification of ended children. Call it before asking whether children have
+    /// ended, so that a child that ends later wakes the poll.
     pub(crate) fn hear_children(&self) {
         while let Ok(Some(_)) = self.children.read_signal() {}
     }
@@ -138,28 +143,28 @@ impl AsFd for Signals {
 }
 
 impl Request {
-    /// Whether it asks redbolt to end while no command runs.
+    /// Returns whether the signal asks redbolt to end while no command runs.
     pub(crate) fn is_interruption(self) -> bool {
         match self.signal {
             Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT => true,
-            // Of a timer that the caller has set before it became redbolt.
+            // The signal of a timer that the caller set before it became redbolt.
             Signal::ALARM => self.from == Sender::Kernel,
             _ => false,
         }
     }
 
-    /// Whether it stops a program that does not handle it, as Ctrl-Z does.
+    /// Returns whether the signal stops a program that does not handle it, as Ctrl-Z does.
     pub(crate) fn is_stop(self) -> bool {
         [Signal::TSTP, Signal::TTIN, Signal::TTOU].contains(&self.signal)
     }
 
-    /// Whether it has no name. Such signals are queued, and several do not become one.
+    /// Returns whether the signal has no name. Such signals are queued, and never merged.
     pub(crate) fn is_real_time(self) -> bool {
         Named::try_from(self.signal.as_raw()).is_err()
     }
 
-    /// Whether it is about the process `us` and no other: a write of its own to a full file or a closed pipe, or its
-    /// own limit of processor time.
+    /// Returns whether the signal concerns only the process `us`: its own write to a full file or a
+    /// closed pipe, or its own limit of processor time.
     fn is_private(self, us: Pid) -> bool {
         self.from == Sender::Process(us)
             || (self.from == Sender::Kernel && self.signal == Signal::XCPU)
@@ -167,7 +172,8 @@ impl Request {
 }
 
 impl Mask {
-    /// A mask of this process by its name in `/proc`: to query it otherwise would need unsafe code.
+    /// Reads a mask of this process by its name in `/proc`. Querying it otherwise would need unsafe
+    /// code.
     fn of_this_process(name: &str) -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix(name));
@@ -179,7 +185,7 @@ impl Mask {
     }
 
     fn has_some_real_time(self) -> bool {
-        // Not every C library leaves the first one to programs.
+        // Some C libraries do not leave the first one to programs.
         self.real_time() != 0 && self.real_time() | 1 != ALL_REAL_TIME
     }
 
@@ -187,7 +193,8 @@ impl Mask {
         self.0 >> (FIRST_REAL_TIME - 1)
     }
 
-    /// Unblocks all signals that are not in this mask. Of real-time signals that the mask has in part, it has been inherited.
+    /// Unblocks all signals that are not in this mask. A mask with only some real-time signals has
+    /// been inherited.
     pub(crate) fn unblock_others(self) -> io::Result<()> {
         let mut others = match self.real_time() {
             0 => SigSet::all(),
@@ -203,8 +210,8 @@ impl Mask {
     }
 }
 
-/// Does to this process what the signal does by default, if the caller does not ignore it. After a stop, this returns
-/// when the process has been continued.
+/// Applies the signal's default action to this process, if the caller does not ignore it. After a
+/// stop, returns when the process has been continued.
 pub(crate) fn undergo(signal: Signal) -> io::Result<()> {
     let set = set_of(signal);
     set.thread_unblock()?;
@@ -212,14 +219,16 @@ pub(crate) fn undergo(signal: Signal) -> io::Result<()> {
     Ok(set.thread_block()?)
 }
 
-/// Ends this process by the signal of this number, so that a calling shell sees how the command has ended. Returns the exit
-/// status that says the same, if the process does not die of it: the caller may ignore it.
+/// Ends this process by the signal of this number, so that a calling shell sees how the command
+/// ended. If the process survives, because the caller may ignore the signal, returns the exit
+/// status that expresses the same.
 pub(crate) fn die_of(number: i32) -> u8 {
     let _ = io::stdout().flush();
-    // The command has left a core of its own.
+    // The command has left its core file already.
     let _ = set_dumpable(false);
     if let Some(signal) = Signal::from_raw(number) {
-        // The first one may meet the handler of Rust's runtime for faults, which then removes itself.
+        // The first signal may reach the fault handler of Rust's runtime, which then removes
+        // itself.
         let _ = undergo(signal).and_then(|()| undergo(signal));
     }
     exit::killed_by(number)

@@ -1,12 +1,12 @@
 //! Messages of a supervisor, which never wait for a reader.
 //!
-//! Standard error can be a full pipe, or a terminal that was stopped with Ctrl-S. A process that waits there neither
-//! extends a lock nor stops a command. So a message is written at once or dropped. Apart from [`say`](crate::say),
-//! which waits: it is used where redbolt has nothing else left to do.
+//! Standard error can be a full pipe, or a terminal stopped with Ctrl-S. A process that waits there
+//! neither extends a lock nor stops a command. So a message is written at once or dropped.
+//! [`say`](crate::say) waits instead, for use when redbolt has nothing else left to do.
 //!
-//! Pipes and terminals are opened again for this, because the descriptor is shared with the command and must stay
-//! blocking. What cannot be opened again (a socket, or a file of another user) is polled before each write; output of
-//! the command may fill it between the two.
+//! Pipes and terminals are opened again for this, because the descriptor is shared with the command
+//! and must stay blocking. A descriptor that cannot be opened again (a socket, or a file of another
+//! user) is polled before each write. Output of the command may fill it between the two.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -21,12 +21,12 @@ use nix::unistd::write;
 
 use crate::say::lines;
 
-/// Writes the message to standard error, if that takes it now.
+/// Writes the message to standard error, if it can take the message now.
 pub(crate) fn say(message: impl fmt::Display) {
     raw(&lines(message));
 }
 
-/// The same for a line that is rewritten in place.
+/// Writes a line that is rewritten in place, if standard error can take it now.
 pub(crate) fn raw(text: &str) {
     // A terminal that takes only a part gets only that part.
     let _ = write_now(io::stderr().as_fd(), text.as_bytes());
@@ -48,7 +48,7 @@ fn write_now(to: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Not for a regular file, which would be written from its beginning.
+/// Opens a descriptor again, except for a regular file, which would be written from its beginning.
 fn open_anew(of: BorrowedFd<'_>) -> Option<File> {
     let path = format!("/proc/self/fd/{}", of.as_raw_fd());
     let kind = fs::metadata(&path).ok()?.file_type();

@@ -1,14 +1,14 @@
-//! The file that holds a detached lock between two commands: who may read it, and how it is written.
+//! The file that holds a detached lock between two commands, with its access checks.
 //!
-//! Whoever reads the file has the lock, so it is treated as `ssh` treats a key: it must be ours, and only we may
-//! read it. It is opened once, never through a symbolic link, and all checks are made on what was opened. It appears
-//! whole or not at all: it is written under another name, read back, and then moved. It is not synced, since a restart of the
-//! machine makes it void. A new file replaces only an empty one, such as `mktemp` makes, or that of a lock that is
-//! over. If two processes write the same file, one fails. A file system where others can read every file is refused
-//! before the lock is taken.
+//! A process that can read the file has the lock, so the file is treated as `ssh` treats a key: it
+//! must belong to this user, and only this user may read it. It is opened once, never through a
+//! symbolic link, and all checks are made on the opened file. It appears whole or not at all: it is
+//! written under another name, read back, and then moved. It is not synced, since a restart of the
+//! machine makes it void. A new file replaces only an empty one, such as `mktemp` makes, or that of
+//! an expired lock. If two processes write the same file, one fails. A file system where others can
+//! read every file is refused before the lock is taken.
 //!
-//! A process that reads the file in order to write it locks it until then. Not here: taking, extending and
-//! releasing.
+//! A process that reads the file in order to write it locks it until then.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -27,15 +27,15 @@ use crate::duration::show;
 use crate::exit::Failure;
 use crate::name;
 
-/// The lock that is in a file.
+/// The lock in a file.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) detached: DetachedLock,
-    /// A release was sent, and too few nodes have confirmed it.
+    /// Whether a release was sent that too few nodes have confirmed.
     pub(crate) is_released: bool,
 }
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Debug)]
 pub(crate) enum Content {
     Nothing,
@@ -46,7 +46,7 @@ pub(crate) enum Content {
 #[derive(Debug)]
 pub(crate) enum Alone {
     Locked(Flock<File>),
-    /// Its file system has no locks, so others cannot be excluded.
+    /// The file is not locked because its file system has no locks, so others cannot be excluded.
     Open(File),
 }
 
@@ -59,7 +59,8 @@ impl Alone {
     }
 }
 
-/// Reads a file that must exist, and locks it. `None` if it was removed while another process had it locked.
+/// Reads a file that must exist, and locks it. Returns `None` if it was removed while another
+/// process had it locked.
 ///
 /// It waits for that process, for at most `patience`.
 pub(crate) fn read(path: &Path, patience: Duration) -> Result<Option<(Held, Alone)>, Failure> {
@@ -75,12 +76,12 @@ pub(crate) fn read(path: &Path, patience: Duration) -> Result<Option<(Held, Alon
     }
 }
 
-/// What is in a file; `None` if there is none.
+/// Returns the content of a file, or `None` if there is none.
 fn found(path: &Path) -> Result<Option<Content>, Failure> {
     open(path)?.map(|file| content(path, &file)).transpose()
 }
 
-/// Opens a file that only we can read; `None` if there is none.
+/// Opens a file that only this user can read. Returns `None` if there is none.
 fn open(path: &Path) -> Result<Option<File>, Failure> {
     // Without O_NONBLOCK it would wait for the other end of a pipe.
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
@@ -103,7 +104,7 @@ fn content(path: &Path, file: &File) -> Result<Content, Failure> {
     content_of(path, text)
 }
 
-/// What the bytes of a file mean.
+/// Parses the bytes of a file.
 pub(crate) fn content_of(path: &Path, text: Vec<u8>) -> Result<Content, Failure> {
     if text.is_empty() {
         return Ok(Content::Nothing);
@@ -131,7 +132,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// Waits until no other process has the file locked. `None` if it is gone by then.
+/// Waits until no other process has the file locked. Returns `None` if the file no longer exists.
 fn keep_others_out(
     path: &Path,
     mut file: File,
@@ -141,7 +142,7 @@ fn keep_others_out(
     loop {
         file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(locked) if is_at(path, &locked) => return Ok(Some(Alone::Locked(locked))),
-            // Whoever had it has put another one into its place, or has removed it.
+            // The process that had locked the file has replaced or removed it.
             Ok(_) => match open(path)? {
                 Some(file) => file,
                 None => return Ok(None),
@@ -162,12 +163,12 @@ fn keep_others_out(
     }
 }
 
-/// Whether this is still the file of that name.
+/// Returns whether this is still the file of that name.
 fn is_at(path: &Path, file: &File) -> bool {
     file.metadata().is_ok_and(|file| is_file_at(path, &file))
 }
 
-/// Whether the file of that name is this one.
+/// Returns whether the file of that name is this one.
 fn is_file_at(path: &Path, file: &fs::Metadata) -> bool {
     let is_it = |there: fs::Metadata| (there.dev(), there.ino()) == (file.dev(), file.ino());
     fs::symlink_metadata(path).is_ok_and(is_it)
@@ -189,8 +190,8 @@ fn check_access(path: &Path, metadata: &fs::Metadata) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a file system that gives a file to others although it was created for us alone, as those without modes do
-/// (vfat, exfat, CIFS, drvfs).
+/// Refuses a file system that gives others access to a file created for this user alone, as those
+/// without modes do (vfat, exfat, CIFS, drvfs).
 fn check_file_system(path: &Path, created: &fs::Metadata) -> Result<(), Failure> {
     let (path, mode) = (path.display(), created.permissions().mode() & 0o777);
     let wrong = if created.uid() != nix::unistd::geteuid().as_raw() {
@@ -206,7 +207,7 @@ fn check_file_system(path: &Path, created: &fs::Metadata) -> Result<(), Failure>
     )))
 }
 
-/// A temporary file for a record that is still to come. It is removed unless it is moved to its final name.
+/// A temporary file for a future record. It is removed unless it is moved to its final name.
 #[derive(Debug)]
 pub(crate) struct Draft {
     file: File,
@@ -215,30 +216,31 @@ pub(crate) struct Draft {
     place: Place,
 }
 
-/// The temporary name. A file with it is removed in the end.
+/// The temporary name. A file with it is removed at the end.
 #[derive(Debug)]
 struct Beside(PathBuf);
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // After a rename there is none.
+        // After a rename there is no such file.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// What the final name of a record has now.
+/// The state of the final name of a record.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// Nothing.
+    /// There is no file.
     Free,
-    /// A file that may be replaced if it has not changed: empty, or of a lock that is over.
+    /// There is a file that may be replaced if it has not changed: it is empty, or its lock has
+    /// expired.
     Vacant,
-    /// The same lock, locked by us.
+    /// There is the file of this lock, locked by this process.
     Ours,
 }
 
 impl Draft {
-    /// For a lock that is still to be taken: an error shows before it is.
+    /// Creates a draft for a lock that is still to be acquired, so that an error shows first.
     pub(crate) fn of_new(path: &Path) -> Result<Self, Failure> {
         let before = found(path).map_err(|failure| failure.with_hint(NAME_ANOTHER))?;
         let place = if before.is_some() { Place::Vacant } else { Place::Free };
@@ -254,7 +256,7 @@ impl Draft {
         Self::begin(path, place)
     }
 
-    /// For a lock whose record exists, and is locked by us.
+    /// Creates a draft for a lock whose record exists, and is locked by this process.
     pub(crate) fn of_known(path: &Path, _: &Alone) -> Result<Self, Failure> {
         Self::begin(path, Place::Ours)
     }
@@ -264,8 +266,8 @@ impl Draft {
         if path.file_name().is_none() || ends_in_slash {
             return Err(Failure::usage(format_args!("{}: not the name of a file", path.display())));
         }
-        // A short name, because the final one may be as long as a name can be. Not one that an earlier process of this
-        // number may have left.
+        // The name is short because the final one may be as long as a name can be. It differs from
+        // names that an earlier process with this number may have left.
         let name = format!(".redbolt.{}.{}", process::id(), net::now().wall.0);
         let beside = path.with_file_name(name);
         let file = create(&beside)
@@ -281,7 +283,8 @@ impl Draft {
         self.put(&detached.to_text())
     }
 
-    /// The same for a lock whose release was sent, so that the next try does not take its own work for a loss.
+    /// Writes and moves a record like [`keep`](Self::keep) for a lock whose release was sent, so
+    /// that the next try does not take its own work for a loss.
     pub(crate) fn keep_released(self, detached: &DetachedLock) -> io::Result<()> {
         self.put(&(detached.to_text() + RELEASED))
     }
@@ -306,7 +309,7 @@ impl Draft {
     }
 }
 
-/// Closes a file. A file system over a network may say only now that it has no room for what was written.
+/// Closes a file. A network file system may report only now that it has no room for the data.
 fn close(file: File) -> io::Result<()> {
     match nix::unistd::close(file) {
         Ok(()) | Err(Errno::EINTR) => Ok(()),
@@ -327,8 +330,9 @@ fn read_back(path: &Path, text: &str) -> io::Result<()> {
     }
 }
 
-/// Unlike a rename, `link` fails if another process was faster. Without links, creating an empty file serves: only
-/// one process can. All other faults show when that file is created.
+/// Moves a file to a name that must be free. Unlike a rename, `link` fails if another process was
+/// faster. Without links, an empty file is created instead, in which only one process succeeds. All
+/// other faults show when that file is created.
 fn put_new(
     from: &Path,
     to: &Path,
@@ -336,7 +340,8 @@ fn put_new(
 ) -> io::Result<()> {
     match link(from, to) {
         Ok(()) => return Ok(()),
-        // A network file system may send a request twice, and the second one finds the link of the first.
+        // A network file system may send a request twice, and the second one finds the link of the
+        // first.
         Err(_) if fs::symlink_metadata(from).is_ok_and(|from| is_file_at(to, &from)) => {
             return Ok(());
         }
@@ -366,7 +371,7 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// How long the lock in a file still lasts; `None` if it is over, or there is none.
+/// Returns how long the lock in a file still lasts, or `None` if it has expired or there is none.
 fn lives_for(content: &Content) -> Option<Duration> {
     let Content::Lock(held) = content else { return None };
     Some(held.detached.remaining(net::now())).filter(|left| !left.is_zero())
@@ -380,19 +385,20 @@ pub(crate) fn remove(path: &Path, detached: &DetachedLock) -> io::Result<()> {
     }
 }
 
-/// Whether this is still the record in the file.
+/// Returns whether this is still the record in the file.
 pub(crate) fn has(path: &Path, detached: &DetachedLock) -> bool {
     matches!(found(path), Ok(Some(Content::Lock(there)))
         if there.detached == *detached && !there.is_released)
 }
 
-/// Follows the record of a lock whose release was sent.
+/// The line after the record of a lock whose release was sent.
 const RELEASED: &str = "released\n";
 
-/// More than 64 resources of 64 KiB take, with three characters for each byte.
+/// The longest file, above 64 resources of 64 KiB with three characters for each byte.
 const LONGEST: u64 = 16 << 20;
 
-/// How long to wait for a process that has a file without a living lock: it needs only a moment.
+/// How long to wait for a process that has locked a file without a living lock, which needs only a
+/// moment.
 const A_MOMENT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 

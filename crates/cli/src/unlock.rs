@@ -1,7 +1,7 @@
-//! `redbolt unlock`: an operator deletes a lock, or sees whose it is.
+//! `redbolt unlock`: deletes a lock, or shows whose it is.
 //!
-//! The library decides what is deleted, and what never is. Here its report becomes a line for each node and an exit
-//! status.
+//! The library decides what is deleted. This module prints a line for each node and chooses the
+//! exit status.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -88,8 +88,8 @@ fn only_show(client: &Client, args: &UnlockArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Reports on standard error that there was no lock to delete. The status is 0 for a repeated command, so this line
-/// is what shows that a name was misspelled.
+/// Reports on standard error that there was no lock to delete. The status of a repeated command is
+/// 0, so only this line shows a misspelled name.
 fn say_free(args: &UnlockArgs) {
     say(format_args!(
         "{}: no client holds a lock of this name; nothing was deleted",
@@ -97,7 +97,7 @@ fn say_free(args: &UnlockArgs) {
     ));
 }
 
-/// The sum of what was done.
+/// Summarizes what was done.
 fn what_became(report: &ForceUnlockReport) -> String {
     let (broken, kept, nodes) = (report.broken(), report.kept(), report.nodes.len());
     match &report.was {
@@ -126,7 +126,8 @@ fn what_became(report: &ForceUnlockReport) -> String {
     }
 }
 
-/// One line for each node, who waits, and one for all. If nobody reads them, what was done is done.
+/// Prints a line for each node, the waiters, and a summary. An error is ignored, because the
+/// deletion is already done.
 fn print(nodes: &[NodeInspection], waiting: Option<&FairQueue>, last: &str) {
     let lines: String = nodes.iter().map(|node| line(node) + "\n").collect();
     let waiting = waiters::as_text(waiting, nodes);
@@ -135,7 +136,7 @@ fn print(nodes: &[NodeInspection], waiting: Option<&FairQueue>, last: &str) {
     }
 }
 
-/// With the time that the key would have lasted, if it was deleted or would be.
+/// Describes a node, with the remaining time of a key that was deleted or would be.
 fn line(node: &NodeInspection) -> String {
     let Ok(state) = &node.state else { return node.to_string() };
     let what = match (state, node.fate) {
@@ -166,7 +167,7 @@ fn line(node: &NodeInspection) -> String {
     format!("node {} {}: {what}, {left}{waiting}", node.number, node.address)
 }
 
-/// With its hash even if it has a label: two processes can have the same label.
+/// Describes a holder with its hash even if it has a label: two processes can have the same label.
 fn in_full(holder: &Holder) -> String {
     match &holder.label {
         Some(label) => format!("{label} #{:08x}", holder.fingerprint),
@@ -180,7 +181,7 @@ const GOES_ON: &str = "its holder goes on until it looks: make sure that it is g
 
 const IS_FOREIGN: &str = "this is no lock of redbolt, but some other program's data";
 
-/// The command for data that may be a lock of these profiles.
+/// Returns the command for data that may be a lock of these profiles.
 fn how_to_delete(args: &UnlockArgs, profiles: Vec<Profile>) -> String {
     let Some(&first) = profiles.first() else {
         return format!("to delete it all the same: {}", command(args, " --foreign"));
@@ -194,7 +195,7 @@ fn of_profile(profile: Profile) -> String {
     format!(" --profile {profile}")
 }
 
-/// The command that deletes the key, to be copied.
+/// Returns the command that deletes the key, to be copied.
 fn command(args: &UnlockArgs, options: &str) -> String {
     let command = nodes::command(&format!("unlock --force{options}"), &args.nodes);
     format!("{command} {}", name::last_word(&args.key))

@@ -1,7 +1,8 @@
-//! `redbolt acquire`: take the lock, write the file with which it is extended and released, and leave it taken.
+//! `redbolt acquire`: acquires the lock, writes the file with which it is extended and released,
+//! and leaves the lock taken.
 //!
-//! The wait is that of `redbolt lock`. Signals are ignored from the grant on: a few milliseconds later either the file
-//! is written or the lock is released.
+//! The wait is that of `redbolt lock`. Signals are ignored from the grant on: within milliseconds
+//! either the file is written or the lock is released.
 
 use std::io::{self, Write};
 use std::os::unix::process::parent_id;
@@ -17,9 +18,9 @@ use crate::signals::Signals;
 use crate::speak::say;
 use crate::token_file::{self, Draft};
 
-/// Takes the lock of `args`. Returns the exit status.
+/// Acquires the lock of `args`. Returns the exit status.
 pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
-    // Nothing is left to do here that an end by a signal would omit.
+    // An end by a signal omits nothing here.
     take(args).map(End::imitate)
 }
 
@@ -34,7 +35,7 @@ fn take(args: &AcquireArgs) -> Result<End, Failure> {
         verbose: args.nodes.verbose,
         runs_command: false,
     };
-    // The holder is the calling script, which goes on when this process has ended.
+    // The holder is the calling script, which continues when this process has ended.
     let config = super::config(&args.request, &args.nodes, parent_id())?;
     let poller = Poller::new(Requests::of(Signals::block()?))?;
     // From here on no signal can end this process with the lock taken.
@@ -46,7 +47,7 @@ fn take(args: &AcquireArgs) -> Result<End, Failure> {
         Ok(Waited::Ended(end)) => Ok(end),
         Err(failure) => Err(failure),
     };
-    // Sends nothing if the lock was detached.
+    // This sends nothing if the lock was detached.
     lease.let_go(&poller)?;
     outcome
 }
@@ -73,7 +74,7 @@ fn leave(
             _ => Failure::system(words),
         });
     }
-    // A disk may take its time.
+    // The disk may have been slow.
     if detached.remaining(redbolt::net::now()).is_zero() {
         lease.take_back(&detached);
         token_file::remove(path, &detached)?;

@@ -1,6 +1,8 @@
-//! A process that a lock is bound to: its end is noticed, and it can be stopped together with its descendants.
+//! A process that a lock is bound to. Its end is noticed, and it can be stopped with its
+//! descendants.
 //!
-//! Processes are known by descriptors. So a process that gets the number of one that has ended is never signalled.
+//! Processes are identified by descriptors, so a process that reuses the number of an ended one is
+//! never signalled.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +18,7 @@ use super::family::descendants_of;
 use crate::exit::Failure;
 use crate::signals::Signal;
 
-/// The process, and its descendants that were found when it had to be stopped.
+/// The process, and its descendants found when it had to be stopped.
 #[derive(Debug)]
 pub(super) struct Bound {
     process: Known,
@@ -35,7 +37,7 @@ impl Known {
         Ok(Self { pid, process: pidfd_open(named, PidfdFlags::empty())? })
     }
 
-    /// The descriptor is readable from the end of the process on.
+    /// Returns whether the process has ended, from which time on its descriptor is readable.
     fn has_ended(&self) -> bool {
         let mut set = [PollFd::new(self.process.as_fd(), PollFlags::POLLIN)];
         matches!(poll(&mut set, PollTimeout::ZERO), Ok(1..))
@@ -43,7 +45,7 @@ impl Known {
 }
 
 impl Bound {
-    /// The process of this number.
+    /// Opens the process of this number.
     pub(super) fn to(pid: i32) -> Result<Self, Failure> {
         let process = Known::of(pid).map_err(|error| match error {
             Errno::SRCH | Errno::INVAL => {
@@ -62,7 +64,7 @@ impl Bound {
         self.process.has_ended()
     }
 
-    /// Whether the descendants that were found have ended as well.
+    /// Returns whether the process and the descendants that were found have ended.
     pub(super) fn have_all_ended(&self) -> bool {
         self.all().all(Known::has_ended)
     }
@@ -73,10 +75,10 @@ impl Bound {
         self.signal(Signal::TERM);
     }
 
-    /// Ends the process and its descendants. Returns whether none goes on.
+    /// Kills the process and its descendants. Returns whether all have ended.
     pub(super) fn kill(&mut self) -> bool {
         for _ in 0..KILL_ROUNDS {
-            // One that forks meanwhile is found in the next round.
+            // A process that forks meanwhile is found in the next round.
             self.find();
             if self.have_all_ended() {
                 return true;
@@ -93,18 +95,18 @@ impl Bound {
     fn signal(&self, signal: Signal) -> bool {
         let alive = self.all().filter(|known| !known.has_ended());
         let reached = alive.filter(|known| {
-            // One that has ended since needs no signal.
+            // A process that has ended since needs no signal.
             pidfd_send_signal(&known.process, signal) != Err(Errno::PERM)
         });
         reached.count() > 0
     }
 
-    /// Finds descendants that are not known yet, also of those whose parent has ended.
+    /// Finds further descendants, including those of known processes whose parent has ended.
     fn find(&mut self) {
         let roots: Vec<i32> = self.all().map(|known| known.pid).collect();
         for pid in descendants_of(&roots) {
             if pid != getpid().as_raw() && !roots.contains(&pid) {
-                // It may have ended meanwhile.
+                // The process may have ended meanwhile.
                 self.others.extend(Known::of(pid).ok());
             }
         }
@@ -121,7 +123,8 @@ impl AsFd for Bound {
     }
 }
 
-/// Together far longer than the kernel needs, unless a process hangs in a device.
+/// The number of rounds. Together they take far longer than the kernel needs, unless a process
+/// hangs in a device.
 const KILL_ROUNDS: usize = 2500;
 const KILL_PAUSE: Duration = Duration::from_millis(2);
 

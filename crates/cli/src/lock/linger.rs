@@ -18,7 +18,7 @@ use super::poller::{Poller, now};
 use crate::duration::show;
 use crate::speak::say;
 
-/// What becomes of the lock afterwards.
+/// The fate of the lock after the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     /// The requested time has passed, so the lock is released.

@@ -1,10 +1,10 @@
-//! What both reports have in common: columns, and restart guards and numbers in JSON.
+//! Parts shared by both reports: columns, and restart guards and numbers in JSON.
 
 use redbolt::proto::restart_guard::Found;
 use redbolt::report::RestartGuardState;
 use serde_json::{Value, json};
 
-/// Columns as wide as they need to be, without those that are empty.
+/// Formats columns as wide as they need to be, without empty ones.
 pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: [usize; COLUMNS] = std::array::from_fn(|column| width(column).unwrap_or(0));
@@ -18,7 +18,7 @@ pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String 
     text
 }
 
-/// The state of a restart guard; `None` if it was not read.
+/// Returns the state of a restart guard, or `None` if it was not read.
 pub(crate) fn restart_guard_as_json(restart_guard: RestartGuardState) -> Option<Value> {
     let (state, left) = match restart_guard {
         RestartGuardState::Votes => ("votes", None),

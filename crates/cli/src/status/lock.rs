@@ -1,4 +1,4 @@
-//! Who holds a lock and who waits for it, node by node. The verdict is the library's.
+//! Shows the holder and the waiters of a lock, node by node. The verdict is the library's.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -39,7 +39,8 @@ pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Resu
     Ok(exit_status(&seen.verdict, args.exit_status, restart_guards.has_quorum()))
 }
 
-/// The exit status of a verdict. If the state decides, it is the one that `redbolt lock --try` would end with.
+/// Returns the exit status of a verdict. If the state decides, it is the status of `redbolt lock
+/// --try`.
 fn exit_status(verdict: &InspectionVerdict, state_decides: bool, can_vote: bool) -> u8 {
     match verdict {
         InspectionVerdict::Undecided => exit::NO_QUORUM,
@@ -75,7 +76,7 @@ fn as_text(
     text
 }
 
-/// Why no lock can be taken. Nodes that do not vote may also have forgotten who holds it.
+/// Returns why no lock can be taken. Nodes that do not vote may also have forgotten the holder.
 fn too_few(config: &Config, restart_guards: &NodeReport) -> Option<String> {
     (!restart_guards.has_quorum()).then(|| {
         let (quorum, nodes, ready) = (config.quorum(), config.node_count(), restart_guards.ready());
@@ -139,7 +140,8 @@ fn left(remaining: Option<Duration>) -> String {
     remaining.map_or_else(|| "without end".to_owned(), |left| format!("{} left", show(left)))
 }
 
-/// Nothing if the restart guard was not read: why the node did not answer is said already.
+/// Describes the restart guard, or returns nothing if it was not read: the reason is reported
+/// already.
 fn restart_guard_in_words(node: &NodeStatus) -> String {
     match node.restart_guard {
         RestartGuardState::Unknown | RestartGuardState::Off => String::new(),
@@ -239,7 +241,7 @@ fn permits_as_json(permits: &Permits) -> Value {
     })
 }
 
-/// What distinguishes holders with the same label or none.
+/// Returns the hash that distinguishes holders with the same label or none.
 fn hash(holder: &Holder) -> String {
     format!("{:08x}", holder.fingerprint)
 }
@@ -288,14 +290,14 @@ fn lock_as_json(lock: &ForeignLock) -> Value {
     told
 }
 
-/// The library's words for a node that did not answer, without its address.
+/// Returns the library's reason why a node did not answer, without its address.
 fn reason(node: &NodeInspection) -> String {
     let words = node.to_string();
     let address = format!("node {} {}: ", node.number, node.address);
     words.strip_prefix(&address).unwrap_or(&words).to_owned()
 }
 
-/// Two nodes that hold the key for the same token.
+/// Returns whether two nodes hold the key for the same token.
 fn is_same(one: &Holder, other: &Holder) -> bool {
     one.fingerprint == other.fingerprint
 }

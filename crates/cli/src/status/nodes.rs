@@ -1,4 +1,4 @@
-//! The state of the nodes: which vote, which notify waiters, and how long an answer takes.
+//! Shows the state of the nodes: which vote, which notify waiters, and how long an answer takes.
 //!
 //! The round trip is measured by reading the restart guard's key, which every user of locks may read.
 
@@ -37,7 +37,7 @@ pub(crate) fn look(client: &Client) -> Result<(NodeReport, Vec<Option<Duration>>
     Ok((contact_push(client, slowest.unwrap_or_default()), round_trips))
 }
 
-/// Prints what was found out of the nodes. Round trips may be missing at the end.
+/// Prints the results for the nodes. Round trips may be missing at the end.
 pub(super) fn tell(
     args: &StatusArgs,
     report: &NodeReport,
@@ -71,7 +71,7 @@ fn as_text(report: &NodeReport, rows: &[Row<'_>]) -> String {
     format!("{table}{what}: {ready} of {nodes} nodes vote, {quorum} must\n{cut_off}")
 }
 
-/// A master that another one may take the place of, and that would not see by itself that it is cut off.
+/// Describes a master that may be replaced, and that would not notice by itself that it is cut off.
 fn votes_if_cut_off(node: &NodeStatus) -> Option<String> {
     let replicas = node.replicas.filter(|_| matches!(node.address, Address::Sentinels(_)))?;
     let number = node.number;
@@ -92,7 +92,8 @@ fn state_in_words(node: &NodeStatus) -> String {
     }
 }
 
-/// Why a node does not vote. If its restart guard was altered, that says more than that it is quarantined.
+/// Returns why a node does not vote. An altered restart guard is more informative than a
+/// quarantine.
 pub(crate) fn reason(node: &NodeStatus) -> String {
     match node.restart_guard {
         RestartGuardState::Found(found) => found.to_string(),

@@ -1,7 +1,8 @@
 //! `redbolt status --wait`: waits until enough nodes vote.
 //!
-//! The quarantine of a restarted node begins when a client that takes locks connects to it. So the client that waits here is
-//! such a one, unlike that of a status without `--wait`: it writes restart guards that are missing or of an earlier run.
+//! The quarantine of a restarted node begins when a client that takes locks connects to it. So the
+//! client here is such a client, unlike that of a status without `--wait`: it writes restart guards
+//! that are missing or of an earlier run.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -21,13 +22,13 @@ use crate::say::say;
 /// The nodes that must vote, and the longest wait for them.
 #[derive(Debug)]
 pub(super) struct Wanted {
-    /// All nodes, and not only a quorum.
+    /// Whether all nodes must vote, and not only a quorum.
     all: bool,
     within: Option<Duration>,
 }
 
 impl Wanted {
-    /// Reads the words behind `--wait`; `None` without any.
+    /// Parses the words after `--wait`. Returns `None` if there are none.
     pub(super) fn of(words: &[VotersOrTime]) -> Result<Option<Self>, Failure> {
         let (all, within) = match *words {
             [] => return Ok(None),
@@ -44,7 +45,7 @@ impl Wanted {
         Ok(Some(Self { all, within }))
     }
 
-    /// How many nodes must vote.
+    /// Returns how many nodes must vote.
     fn voters(&self, report: &NodeReport) -> usize {
         if self.all { report.nodes.len() } else { report.quorum() }
     }
@@ -53,7 +54,7 @@ impl Wanted {
         report.ready() >= self.voters(report)
     }
 
-    /// Whether the nodes that do not need an operator are too few.
+    /// Returns whether the nodes that do not need an operator are too few.
     fn is_hopeless(&self, report: &NodeReport) -> bool {
         let needs_operator = |node: &&NodeStatus| matches!(node.state, NodeState::Down(cause) if cause.is_configuration());
         let lost = report.nodes.iter().filter(needs_operator).count();
@@ -92,7 +93,7 @@ pub(super) fn run(client: &Client, args: &StatusArgs, wanted: &Wanted) -> Result
     }
 }
 
-/// Prints what is known: a node that hangs is not asked again when the time has passed.
+/// Prints what is known. A node that hangs is not asked again when the time has passed.
 fn give_up(
     args: &StatusArgs,
     wanted: &Wanted,
@@ -106,7 +107,7 @@ fn give_up(
     Ok(exit::NO_QUORUM)
 }
 
-/// Names each node that does not vote, again only if it does not for another reason.
+/// Names each node that does not vote, and repeats it only for a different reason.
 fn say_what_is_missing(report: &NodeReport, said: &mut BTreeMap<usize, NodeState>) {
     for (at, node) in report.nodes.iter().enumerate() {
         let is_telling = matches!(node.state, NodeState::Down(_));
@@ -116,5 +117,5 @@ fn say_what_is_missing(report: &NodeReport, said: &mut BTreeMap<usize, NodeState
     }
 }
 
-/// How long after one look the next one follows.
+/// The interval between looks.
 const TURN: Duration = Duration::from_millis(100);
