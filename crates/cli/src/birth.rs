@@ -1,8 +1,9 @@
-//! Whether SIGPIPE was ignored when this program was started.
+//! Finds out whether SIGPIPE was ignored when this program was started.
 //!
-//! The runtime of Rust programs ignores SIGPIPE before `main`, and keeps no note of what it found. So one function is
-//! run before the runtime, as constructors of C libraries are. It asks the kernel, stores one bit and does nothing else:
-//! it allocates nothing, uses nothing that the runtime sets up, and cannot panic.
+//! The runtime of Rust programs ignores SIGPIPE before `main`, and does not record the previous
+//! setting. So one function runs before the runtime, as constructors of C libraries do. It asks the
+//! kernel, stores one bit and does nothing else: it allocates nothing, uses nothing that the
+//! runtime sets up, and cannot panic.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Durations as users write and read them: `50us`, `500ms`, `10s`, `1.5s`, `1m30s`, `1h`.
+//! Parses and formats durations as users write and read them: `50us`, `500ms`, `10s`, `1.5s`,
+//! `1m30s`, `1h`.
 //!
 //! A number without a unit is refused: `flock` would read seconds and Redis milliseconds, and a lock that is a
 //! thousand times too short is worse than an error.
@@ -28,12 +29,12 @@ fn is_of_number(c: char) -> bool {
     c.is_ascii_digit() || c == '.'
 }
 
-/// The length of the part in front whose characters are all such.
+/// Returns the length of the leading part whose characters all match.
 fn length_of(text: &str, is_such: impl Fn(char) -> bool) -> usize {
     text.find(|c| !is_such(c)).unwrap_or(text.len())
 }
 
-/// The seconds of a unit.
+/// Returns the seconds of a unit.
 fn size_of(unit: &str) -> Result<f64, String> {
     Ok(match unit {
         "us" => 0.000_001,
@@ -66,8 +67,8 @@ pub(crate) fn exact(duration: Duration) -> String {
     }
 }
 
-/// A century. Sums and small multiples of such durations do not overflow, neither as a [`Duration`] nor added to a clock,
-/// nor as nanoseconds in 64 bits.
+/// The longest duration: a century. Sums and small multiples of such durations do not overflow,
+/// neither as a [`Duration`] nor added to a clock, nor as nanoseconds in 64 bits.
 const LONGEST: Duration = Duration::from_secs(876_000 * 60 * 60);
 
 const EXAMPLES: &str = "write it like 500ms, 10s, 1m30s or 1h";

@@ -1,7 +1,7 @@
-//! The name of a lock, for people and for JSON.
+//! Formats the name of a lock, for people and for JSON.
 //!
-//! A name can be any bytes. Some would move the cursor of a terminal or begin a new line, and some cannot be
-//! written in JSON. Not here: which names are allowed, which the library decides.
+//! A name can be any bytes. Some would move the cursor of a terminal or begin a new line, and some
+//! cannot be written in JSON. The library decides which names are allowed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,8 +9,8 @@ use std::str;
 
 use crate::say::printable;
 
-/// A name on one line: text as it is, everything else escaped as in Rust (`\n`, `\u{1b}`, `\xff`). Two names never
-/// look the same.
+/// Returns a name on one line: text as it is, everything else escaped as in Rust (`\n`, `\u{1b}`,
+/// `\xff`). Different names never look the same.
 pub(crate) fn show(name: &OsStr) -> String {
     let mut shown = String::with_capacity(name.len());
     for chunk in name.as_bytes().utf8_chunks() {
@@ -25,7 +25,7 @@ pub(crate) fn show(name: &OsStr) -> String {
     shown
 }
 
-/// Text as one word of a shell, for a command that is to be copied.
+/// Quotes text as one word of a shell, for a command that is to be copied.
 pub(crate) fn quote(text: &str) -> String {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "_@%+=:,./-".contains(char);
     match !text.is_empty() && text.chars().all(is_plain) {
@@ -34,8 +34,8 @@ pub(crate) fn quote(text: &str) -> String {
     }
 }
 
-/// Any bytes as one word of a shell. A byte that a terminal would not show needs `$'...'`, which bash, zsh, busybox and
-/// POSIX of 2024 know.
+/// Quotes any bytes as one word of a shell. A byte that a terminal would not show needs `$'...'`,
+/// which bash, zsh, busybox and POSIX of 2024 support.
 pub(crate) fn word(name: &OsStr) -> String {
     if let Some(text) = text(name).filter(|text| printable(text) == *text) {
         return quote(text);
@@ -48,18 +48,18 @@ pub(crate) fn word(name: &OsStr) -> String {
     format!("$'{}'", name.as_bytes().iter().map(escaped).collect::<String>())
 }
 
-/// The name of a lock as the last word of a command that is to be copied.
+/// Returns the name of a lock as the last word of a command that is to be copied.
 pub(crate) fn last_word(name: &OsStr) -> String {
     let is_like_option = name.as_bytes().starts_with(b"-");
     format!("{}{}", if is_like_option { "-- " } else { "" }, word(name))
 }
 
-/// A name as text, if it is text.
+/// Returns a name as text, if it is text.
 pub(crate) fn text(name: &OsStr) -> Option<&str> {
     str::from_utf8(name.as_bytes()).ok()
 }
 
-/// The bytes of a name, two hexadecimal digits each.
+/// Returns the bytes of a name, with two hexadecimal digits each.
 pub(crate) fn hex(name: &OsStr) -> String {
     name.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }

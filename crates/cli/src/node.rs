@@ -14,7 +14,8 @@ pub(crate) fn run(args: &NodeArgs) -> Result<u8, Failure> {
     let wanted = (Ipv4Addr::LOCALHOST, args.port);
     let node = Node::on(wanted.into())
         .map_err(|error| Failure::system(format_args!("port {}: {error}", args.port)))?;
-    // Whoever started this may wait for the line, or may have closed the pipe; both are fine.
+    // The process that started this one may wait for the line, or may have closed the pipe. Both
+    // are fine.
     let address = node.address();
     let _ = writeln!(
         io::stdout(),

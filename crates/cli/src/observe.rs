@@ -1,7 +1,7 @@
-//! `redbolt observe`: who leads an election, and each change.
+//! `redbolt observe`: shows who leads an election, and each change.
 //!
-//! It takes no part: nothing is written to the nodes, and nothing has to be undone when it is killed. Not here: what the
-//! nodes add up to, which is the library's part.
+//! An observer writes nothing to the nodes, and nothing has to be undone when it is killed. The
+//! library combines the replies of the nodes.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -18,9 +18,10 @@ use crate::exit::{self, Failure};
 use crate::say::{end_with_reader, json_line, printable};
 use crate::{name, nodes};
 
-/// Prints who leads, until nobody reads it or only an operator can help; with `--once` once.
+/// Prints who leads, until its output has no reader or only an operator can help. With `--once` it
+/// prints once.
 pub(crate) fn run(args: &ObserveArgs) -> Result<u8, Failure> {
-    // Whether a node may vote is of no concern to whoever looks.
+    // An observer does not depend on whether a node may vote.
     let builder = nodes::builder(&args.nodes)?.read_only().restart_guard(RestartGuard::Off);
     let client = Client::new(nodes::build(builder, &args.nodes)?)?;
     let observer = client.observe(args.key.as_bytes());
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &ObserveArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Prints a line; whether anybody reads on.
+/// Prints a line. Returns whether the output still has a reader.
 fn tell(args: &ObserveArgs, seen: &Observation) -> io::Result<bool> {
     let line = match args.json {
         true => json_line(&as_json(&args.key, seen)),
@@ -79,7 +80,7 @@ fn as_json(key: &OsStr, seen: &Observation) -> Value {
     })
 }
 
-/// The library's words for a node that does not tell, without its address.
+/// Returns the library's reason for a node that does not report, without its address.
 fn node_as_json(node: &NodeObservation) -> Value {
     let words = node.to_string();
     let address = format!("node {} {}: ", node.number, node.address);
@@ -87,7 +88,7 @@ fn node_as_json(node: &NodeObservation) -> Value {
     json!({ "address": node.address.to_string(), "reason": reason })
 }
 
-/// By then each node has answered, or is known not to.
+/// Returns the time after which each node has answered, or is known not to.
 fn settled_within(config: &Config) -> Duration {
     let settings = config.settings();
     settings.connect_timeout.saturating_add(settings.response_timeout) + MOMENT
@@ -95,5 +96,5 @@ fn settled_within(config: &Config) -> Duration {
 
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// A wait without an end, in parts.
+/// One part of an endless wait.
 const LONG: Duration = Duration::from_secs(3600);

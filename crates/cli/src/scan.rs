@@ -1,6 +1,6 @@
-//! Keys by the beginning of their names, found with a read-only SCAN.
+//! Finds keys by the beginning of their names with a read-only SCAN.
 //!
-//! The walk is bounded: a server answers nothing else during one step, and a database may be huge.
+//! The scan is bounded: a server answers nothing else during one step, and a database may be huge.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,24 +9,24 @@ use redbolt::resp::Frame;
 
 use crate::link::{self, Link};
 
-/// What a walk has found.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Scanned {
     pub(crate) names: BTreeSet<Vec<u8>>,
-    /// Whether the whole database was walked through.
+    /// Whether the whole database was scanned.
     pub(crate) is_complete: bool,
 }
 
-/// Where a walk ends at the latest.
+/// The limits of a scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// After this many keys of the database, as far as the server counts.
+    /// The number of keys of the database to scan, as far as the server counts.
     pub(crate) walked: usize,
-    /// After this many names.
+    /// The number of names to find.
     pub(crate) names: usize,
 }
 
-/// Walks through the keys that begin with the prefix. The inner error is the server's refusal.
+/// Scans the keys that begin with the prefix. The inner error is the server's refusal.
 pub(crate) fn scan(
     link: &mut Link,
     prefix: &[u8],
@@ -53,7 +53,7 @@ pub(crate) fn scan(
     Ok(Ok(scanned))
 }
 
-/// The next cursor, and the names of one step.
+/// Returns the next cursor, and the names of one step.
 fn page(reply: &Frame) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     let Frame::Array(parts) = reply else { return None };
     let [Frame::Bulk(cursor), Frame::Array(names)] = &parts[..] else { return None };
@@ -64,7 +64,7 @@ fn page(reply: &Frame) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     Some((cursor.to_vec(), names.iter().filter_map(name).collect()))
 }
 
-/// A pattern for everything that begins with the prefix.
+/// Returns a pattern for everything that begins with the prefix.
 fn pattern(prefix: &[u8]) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(prefix.len() + 1);
     for &byte in prefix {
@@ -77,7 +77,7 @@ fn pattern(prefix: &[u8]) -> Vec<u8> {
     pattern
 }
 
-/// How many keys a server shall walk through in one step: well below a millisecond.
+/// The number of keys that a server should scan in one step, which takes well below a millisecond.
 const STEP: usize = 500;
 
 #[cfg(test)]

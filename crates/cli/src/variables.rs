@@ -1,6 +1,7 @@
-//! Variables of the environment.
+//! Reads variables of the environment.
 //!
-//! A variable that is empty is not set. docker compose (`X=${X}`), Helm and systemd make such variables.
+//! An empty variable counts as not set. docker compose (`X=${X}`), Helm and systemd create such
+//! variables.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,7 +20,7 @@ pub(crate) fn of_option(option: &str) -> Option<&'static str> {
     VARIABLES.iter().find(|(name, _)| *name == option).map(|(_, variable)| *variable)
 }
 
-/// Options that can come from the environment, and their variables.
+/// The options that can come from the environment, and their variables.
 pub(crate) const VARIABLES: [(&str, &str); 18] = [
     ("--label", LABEL_VARIABLE),
     ("--max-ttl", MAX_TTL_VARIABLE),
@@ -63,7 +64,7 @@ pub(crate) const TLS_CERT_VARIABLE: &str = "REDBOLT_TLS_CERT";
 pub(crate) const TLS_KEY_VARIABLE: &str = "REDBOLT_TLS_KEY";
 pub(crate) const TLS_SERVER_NAME_VARIABLE: &str = "REDBOLT_TLS_SERVER_NAME";
 
-/// Variables that a test chooses, instead of those of the process, which no test may change while others run.
+/// The variables chosen by a test. No test may change those of the process while others run.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod chosen {
     use std::cell::RefCell;
@@ -96,7 +97,8 @@ pub(crate) mod chosen {
         outcome
     }
 
-    /// Adds the options that the chosen variables stand for, because clap reads only those of the process.
+    /// Adds the options that the chosen variables replace, because clap reads only those of the
+    /// process.
     pub(crate) fn complete(command: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
         let Some(variables) = variables() else { return words };
         let subcommand = words.get(1).and_then(|name| command.find_subcommand(name));

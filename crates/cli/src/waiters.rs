@@ -1,6 +1,6 @@
-//! Who waits in the queue for a lock, for `redbolt status` and `redbolt unlock`.
+//! Shows the queue of a lock, for `redbolt status` and `redbolt unlock`.
 //!
-//! A waiter shows by its label and by its ticket, whose hash is the same on all nodes. Not here: who holds the lock.
+//! A waiter is shown by its label and by its ticket, whose hash is the same on all nodes.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::duration::show;
 
-/// One line for all who wait, and one for each of those that are first; nothing if nobody waits.
+/// Returns one line for all waiters, and one for each of the first; nothing if the queue is empty.
 pub(crate) fn as_text(queue: Option<&FairQueue>, nodes: &[NodeInspection]) -> String {
     let Some(queue) = queue else { return why_unknown(nodes) };
     if queue.count == 0 && queue.kept != Kept::Closed {
@@ -34,7 +34,8 @@ fn row(place: usize, waiter: &Waiter) -> String {
     format!("  {place}. {waiter} waits for {}{silent}\n", show(waiter.age))
 }
 
-/// The nodes that have told who holds the lock, and not who waits for it.
+/// Explains an unknown queue: names the first node that has reported the holder but not the
+/// waiters.
 fn why_unknown(nodes: &[NodeInspection]) -> String {
     let mut causes = nodes.iter().filter(|node| node.state.is_ok()).filter_map(|node| {
         node.no_queue().map(|cause| format!("node {} {}: {cause}", node.number, node.address))
@@ -42,7 +43,7 @@ fn why_unknown(nodes: &[NodeInspection]) -> String {
     causes.next().map_or_else(String::new, |cause| format!("queue: not known, {cause}\n"))
 }
 
-/// In the row of a node.
+/// Describes the queue in the row of a node.
 pub(crate) fn of_node(node: &NodeInspection) -> String {
     match &node.queue {
         Ok(FairQueue { count: 0, .. }) => String::new(),
@@ -52,7 +53,7 @@ pub(crate) fn of_node(node: &NodeInspection) -> String {
     }
 }
 
-/// What is `null` was not told.
+/// Formats the queue as JSON. A value that was not reported is `null`.
 pub(crate) fn as_json(queue: Option<&FairQueue>) -> Value {
     let Some(queue) = queue else { return Value::Null };
     let kept = match queue.kept {
@@ -90,8 +91,9 @@ fn ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How long a ticket lives from each ask on.
+/// The lifetime of a ticket from each request on.
 const TICKET: Duration = Duration::from_secs(6);
 
-/// A waiter that lives asks at least every 2 s.
+/// The time after which a waiter counts as silent. A live waiter sends a request every 2 s or
+/// sooner.
 const SILENT: Duration = Duration::from_secs(3);
