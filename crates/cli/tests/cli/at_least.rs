@@ -7,7 +7,8 @@ use redbolt_test_servers::{Reply, Server};
 
 use crate::harness::{World, eventually, lives};
 
-/// On how many nodes the key lives for longer than this. A node that is late for the grant never gets it.
+/// Returns the number of nodes on which the key lives for longer than this. A node that is late for
+/// the grant never gets it.
 fn kept_for(world: &World, ms: i64) -> usize {
     world.nodes.iter().filter(|node| pttl(node) > ms).count()
 }
@@ -53,7 +54,7 @@ fn a_command_that_cannot_be_run_keeps_nothing() {
     }
 }
 
-/// The command did run, whatever its status suggests.
+/// The command ran, whatever its status suggests.
 #[test]
 fn a_command_that_ends_with_127_keeps_the_lock() {
     let world = World::of(3);

@@ -23,7 +23,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// The keys of a node, sorted.
+/// Returns the keys of a node, sorted.
 fn keys(node: &Server) -> Vec<String> {
     let Reply::Array(keys) = node.cmd("KEYS *") else { panic!("no keys") };
     let text = |key| match key {
@@ -74,7 +74,8 @@ fn the_counts_of_its_json_agree() {
     }
 }
 
-/// On a busy machine a node may be late, which is told. One run of a few is to be without that.
+/// On a busy machine a node may be late, which is reported. One run of several must be without such
+/// a report.
 #[track_caller]
 fn undisturbed(run: impl FnMut() -> bool) {
     assert!(iter::repeat_with(run).take(5).any(|is_undisturbed| is_undisturbed));
@@ -94,7 +95,7 @@ fn check_sums(json: &Value) {
     assert!(json["client_cpu_us_per_pair"].as_f64().unwrap() > 0.0);
 }
 
-/// Whether every lock was granted, with an answer of every node.
+/// Returns whether every lock was granted, with an answer of every node.
 fn is_smooth(json: &Value, world: &World) -> bool {
     let is_smooth = |(node, server): (&Value, &Server)| {
         assert_eq!(node["address"], server.address());
@@ -123,7 +124,7 @@ fn check_histogram(of: &Value, count: u64) {
     assert_eq!(figures[5], raw[raw.len() - 1].0);
 }
 
-/// A quorum made each grant, and the report counts it for each of its nodes.
+/// A quorum made each grant, and the report counts the grant for each of its nodes.
 fn check_quorums(json: &Value, grants: u64) {
     let (mut all, mut of_nodes) = (0, [0; 3]);
     for set in json["quorums"].as_array().unwrap() {

@@ -1,4 +1,4 @@
-//! A bounded share of `cargo xtask chaos commands` and of `signals`, and of their controls.
+//! A bounded part of `cargo xtask chaos commands` and `signals`, and of their controls.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn signals(seconds: u64, both: bool, seed: u64) -> SignalStormResult {
 #[test]
 fn no_signal_makes_sections_overlap_or_leaves_a_lock_behind() {
     let holds = |seed| signals(6, false, seed).holds();
-    // As below: one overlap is no proof, a second one is.
+    // As below: one overlap is not a proof, a second one is.
     assert!(holds(1) || holds(2) && holds(3));
 }
 
@@ -36,7 +36,7 @@ fn when_both_processes_are_killed_the_check_of_signals_finds_overlaps() {
 #[test]
 fn sections_never_overlap_when_one_process_of_redbolt_is_killed_or_stopped() {
     let holds = |seed| commands(12, false, seed).holds();
-    // A stall of one process alone is not excused: one overlap is no proof, a second one is.
+    // A stall of one process alone is not excused: one overlap is not a proof, a second one is.
     assert!(holds(1) || holds(2) && holds(3));
 }
 

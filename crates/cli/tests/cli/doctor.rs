@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::harness::{World, eventually, run};
 
-/// What the doctor found.
+/// The report of the doctor.
 struct Told {
     json: Value,
 }
@@ -19,7 +19,7 @@ impl Told {
         Self::of(world.redbolt(&[&["doctor", "--json"], options].concat()))
     }
 
-    /// As [`by`](Self::by), with these nodes.
+    /// Runs the doctor like [`by`](Self::by), with these nodes.
     #[track_caller]
     fn at(world: &World, nodes: &str) -> Self {
         let mut command = world.redbolt(&["doctor", "--json"]);
@@ -44,17 +44,18 @@ impl Told {
         Self { json }
     }
 
-    /// The check of this name, of a node.
+    /// Returns the check of this name, of a node.
     fn node(&self, at: usize, name: &str) -> Found {
         Found::of(&self.json["nodes"][at]["checks"], name)
     }
 
-    /// The check of this name, of the set.
+    /// Returns the check of this name, of the set.
     fn set(&self, name: &str) -> Found {
         Found::of(&self.json["checks"], name)
     }
 
-    /// The names of the checks that warn or fail, except for those that a busy machine decides.
+    /// Returns the names of the checks that warn or fail, except for those that depend on a busy
+    /// machine.
     fn bad(&self) -> Vec<String> {
         let nodes = self.json["nodes"].as_array().unwrap().iter();
         let checks = nodes.map(|node| &node["checks"]).chain([&self.json["checks"]]);
@@ -92,7 +93,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Passwords of these tests.
+/// The passwords of these tests.
 const SECRETS: [&str; 2] = ["hunter2", "s3cret"];
 
 const OF_THE_MACHINE: [&str; 3] = ["reachable", "slow_commands", "latency"];
@@ -243,7 +244,7 @@ fn commands_that_the_user_may_not_run_are_named() {
     }
 }
 
-/// Those of the manual, without the commands that only an administrator has.
+/// The commands of the manual, without those that only an administrator has.
 #[test]
 fn a_user_with_the_rules_of_the_manual_passes() {
     let world = World::of(1);
@@ -267,7 +268,7 @@ fn a_lock_without_an_end_is_named() {
     let told = Told::by(&world, &[]);
     told.node(0, "leftovers").expect("pass", "");
     told.node(1, "leftovers").expect("warn", "never expire: \"job\".");
-    // Data of a program, unless it is below the prefix of locks.
+    // This is data of a program, unless it is below the prefix of locks.
     world.nodes[0].cmd("SET jobs:*a abc");
     world.nodes[0].cmd("SET jobs:b abc");
     Told::by(&world, &[]).node(0, "leftovers").expect("pass", "");

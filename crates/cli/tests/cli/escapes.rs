@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use crate::harness::{Ran, World, redbolt, run};
 
-/// Erases the screen, changes the title of the window, begins a sequence in one byte and turns the line around.
+/// A text that erases the screen, changes the title of the window, begins a sequence in one byte
+/// and reverses the line.
 const EVIL: &str = "a\x1b[2J\x1b]0;owned\x07\u{9b}31m\x7f\u{202e}z";
 
-/// Nothing but line ends that a terminal would not print as it is.
+/// Checks that a terminal would print all characters as they are, except for line ends.
 #[track_caller]
 fn harmless(ran: Ran) -> Ran {
     let is_bad = |char: char| char != '\n' && (char.is_control() || char == '\u{202e}');
@@ -21,7 +22,7 @@ fn harmless(ran: Ran) -> Ran {
     ran
 }
 
-/// Who may write to the nodes makes tickets with any label.
+/// A client that may write to the nodes can create tickets with any label.
 fn queue(world: &World, label: &str) {
     let ticket = format!("x{}00:500:{label}", "0123456789abcdef".repeat(2));
     for node in &world.nodes {
@@ -47,7 +48,7 @@ fn the_label_of_a_waiter_does_not_erase_the_screen() {
     assert_eq!(json["queue"]["first"][0]["mode"], "exclusive");
 }
 
-/// Every command that shows an error of a node.
+/// Returns every command that shows an error of a node.
 #[test]
 fn an_error_of_a_node_does_not_erase_the_screen() {
     let world = World::of(1);

@@ -1,4 +1,4 @@
-//! Who waits in the queue for a lock, as an operator sees it.
+//! The queue for a lock, as an operator sees it.
 
 use std::thread;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn request<'a>() -> LockRequest<'a> {
     LockRequest::new("job").wait(Wait::UpTo(Duration::from_secs(60)))
 }
 
-/// The status, once both of two who wait are known to all nodes.
+/// Returns the status, once both of two waiters are on all nodes.
 fn of_two(world: &World, words: &[&str], status: i32) -> String {
     let told = || world.run(words).expect(status).stdout;
     let mut text = String::new();
@@ -76,7 +76,7 @@ fn status_and_unlock_show_who_waits_and_for_how_long() {
     eventually("nobody waits", || in_queue(&world) == Some(0));
 }
 
-/// How many wait, by a quorum.
+/// Returns the number of waiters, by a quorum.
 fn in_queue(world: &World) -> Option<u64> {
     let json = world.run(&["status", "--json", "job"]).stdout;
     let json: Value = serde_json::from_str(&json).unwrap();

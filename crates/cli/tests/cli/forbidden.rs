@@ -5,7 +5,7 @@ use redbolt_test_servers::{Reply, Server};
 
 use crate::harness::{World, eventually};
 
-/// One node whose scripts are renamed away, and good ones before it.
+/// Returns one node whose scripts are renamed away, and good nodes before it.
 fn world(good: usize) -> World {
     let mut nodes = redbolt_test_servers::servers(good);
     nodes.push(Server::with(&["--rename-command", "EVAL", ""]));

@@ -1,4 +1,4 @@
-//! Servers, and the program beside them, with every wait bounded.
+//! Runs servers and the program, with every wait bounded.
 
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use redbolt_test_servers::{Mode, Proxy, Reply, Server, servers, servers_over_tls};
 use tempfile::TempDir;
 
-/// Nodes, and a directory for the files that commands leave.
+/// Nodes, and a directory for the files that commands create.
 pub(crate) struct World {
     pub(crate) nodes: Vec<Server>,
     max_ttl: Option<&'static str>,
@@ -23,31 +23,31 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Nodes that vote.
+    /// Returns nodes that vote.
     pub(crate) fn of(nodes: usize) -> Self {
         let world = Self::fresh(nodes);
         world.init();
         world
     }
 
-    /// As [`of`](Self::of), with another `max_ttl`.
+    /// Returns nodes like [`of`](Self::of), with another `max_ttl`.
     pub(crate) fn with_max_ttl(nodes: usize, max_ttl: &'static str) -> Self {
         let world = Self::with_limits(nodes, max_ttl);
         world.init();
         world
     }
 
-    /// New nodes, with another `max_ttl`.
+    /// Returns new nodes, with another `max_ttl`.
     pub(crate) fn with_limits(nodes: usize, max_ttl: &'static str) -> Self {
         Self { max_ttl: Some(max_ttl), ..Self::fresh(nodes) }
     }
 
-    /// New nodes.
+    /// Returns new nodes.
     pub(crate) fn fresh(nodes: usize) -> Self {
         Self::on(servers(nodes))
     }
 
-    /// Nodes that vote, and are spoken with over TLS.
+    /// Returns nodes that vote, and are connected to over TLS.
     pub(crate) fn over_tls(nodes: usize) -> Self {
         let world = Self::on(servers_over_tls(nodes));
         world.init();
@@ -62,12 +62,12 @@ impl World {
         self.run(&["init"]).expect(0);
     }
 
-    /// `redbolt` with these nodes in its environment, in the directory.
+    /// Returns `redbolt` with these nodes in its environment, in the directory.
     pub(crate) fn redbolt(&self, words: &[&str]) -> Command {
         self.at_home(redbolt(words))
     }
 
-    /// Another program that may call `redbolt`, in the same environment.
+    /// Returns another program that may call `redbolt`, in the same environment.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = redbolt_test_servers::program(program);
         command.stdin(Stdio::null());
@@ -87,13 +87,14 @@ impl World {
         run(self.redbolt(words))
     }
 
-    /// As [`told_by_all`], of a command that changes nothing.
+    /// Runs a command that changes nothing, like [`told_by_all`].
     #[track_caller]
     pub(crate) fn told_by_all(&self, words: &[&str], status: i32) -> Ran {
         told_by_all(|| self.run(words).expect(status))
     }
 
-    /// `redbolt acquire` that all nodes grant in time: it hardly waits for the last one, and then warns of it.
+    /// Runs `redbolt acquire` until all nodes have granted in time: it hardly waits for the last
+    /// one, and then warns of it.
     #[track_caller]
     pub(crate) fn acquire_on_all(&self, file: &str, options: &[&str], key: &str) -> Ran {
         let words = [&["acquire", "--token-file", file], options, &[key]].concat();
@@ -110,13 +111,13 @@ impl World {
         last.unwrap()
     }
 
-    /// Waits until all nodes have the key: those that were late for the grant too.
+    /// Waits until all nodes have the key, including those that were late for the grant.
     #[track_caller]
     pub(crate) fn until_on_all(&self, key: &str) {
         eventually("all nodes have the key", || self.held_on(key) == self.nodes.len());
     }
 
-    /// Proxies in front of the nodes, which add this to each round trip.
+    /// Starts proxies in front of the nodes, which add this to each round trip.
     pub(crate) fn far(&self, round_trip: Duration) -> Vec<Proxy> {
         let before = |node: &Server| {
             let proxy = Proxy::before(&node.address());
@@ -151,7 +152,7 @@ impl World {
         self.home.path().join(file)
     }
 
-    /// The file that a command writes, once it exists.
+    /// Returns the file that a command writes, once it exists.
     pub(crate) fn written(&self, file: &str) -> String {
         let path = self.path(file);
         eventually(&format!("{file} is written"), || {
@@ -160,12 +161,12 @@ impl World {
         fs::read_to_string(path).unwrap().trim().to_owned()
     }
 
-    /// The process whose id a command writes to a file.
+    /// Returns the process whose id a command writes to a file.
     pub(crate) fn process(&self, file: &str) -> i32 {
         self.written(file).parse().unwrap()
     }
 
-    /// On how many nodes the key exists.
+    /// Returns the number of nodes on which the key exists.
     pub(crate) fn held_on(&self, key: &str) -> usize {
         self.nodes.iter().filter(|node| node.run(&[b"GET", key.as_bytes()]) != Reply::Nil).count()
     }
@@ -202,7 +203,7 @@ impl World {
     }
 }
 
-/// A section of the first node's INFO.
+/// Returns a section of the first node's INFO.
 pub(crate) fn info(world: &World, section: &str) -> String {
     match world.nodes[0].cmd(&format!("INFO {section}")) {
         Reply::Bulk(text) => String::from_utf8(text).unwrap(),
@@ -210,7 +211,7 @@ pub(crate) fn info(world: &World, section: &str) -> String {
     }
 }
 
-/// `redbolt` without the environment of the test's caller.
+/// Returns `redbolt` without the environment of the test's caller.
 pub(crate) fn redbolt(words: &[&str]) -> Command {
     let mut command = redbolt_test_servers::program(env!("CARGO_BIN_EXE_redbolt"));
     command.args(words);
@@ -223,14 +224,15 @@ pub(crate) fn redbolt(words: &[&str]) -> Command {
     command
 }
 
-/// Two signals that the outer and the inner process get within this time were sent to the group. A stall between them
-/// makes them two signals, and the command gets both.
+/// Signals that the outer and the inner process receive within this time were sent to the group. A
+/// longer stall makes them two signals, and the command receives both.
 pub(crate) const GROUP_WINDOW: Duration = Duration::from_millis(100);
 
-/// A busy machine answers late. Tests of the default remove it.
+/// The timeout for a busy machine, which answers late. Tests of the default remove it.
 const RESPONSE_TIMEOUT: (&str, &str) = ("REDBOLT_RESPONSE_TIMEOUT", "10s");
 
-/// What is told once all nodes have answered in time: a look waits for a moment only when a quorum has.
+/// Returns the output once all nodes have answered in time: a look waits only briefly after a
+/// quorum has answered.
 #[track_caller]
 pub(crate) fn told_by_all(mut tell: impl FnMut() -> Ran) -> Ran {
     let mut last = None;
@@ -251,9 +253,9 @@ pub(crate) fn run(command: Command) -> Ran {
 
 #[derive(Debug)]
 pub(crate) struct Ran {
-    /// As a shell shows it: 128 + n for a program that signal n has killed.
+    /// Returns the status as shown by a shell: 128 + n for a program killed by signal n.
     pub(crate) status: Option<i32>,
-    /// The signal that has killed it.
+    /// Returns the signal that killed the program.
     pub(crate) signal: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -298,7 +300,7 @@ impl Running {
         Self { child, since: Instant::now(), stderr, told: Some(told), unread: None }
     }
 
-    /// Starts a program whose standard error blocks: a full pipe that nobody reads.
+    /// Starts a program whose standard error blocks: a full pipe without a reader.
     pub(crate) fn start_unheard(mut command: Command) -> Self {
         let (unread, full) = full_pipe();
         let child = command.stdout(Stdio::piped()).stderr(full).spawn().unwrap();
@@ -306,7 +308,7 @@ impl Running {
         Self { child, since, stderr, told: None, unread: Some(unread) }
     }
 
-    /// Its standard error so far.
+    /// Returns its standard error so far.
     pub(crate) fn said(&self) -> String {
         String::from_utf8_lossy(&self.stderr.lock().unwrap()).into_owned()
     }
@@ -319,7 +321,7 @@ impl Running {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
-    /// The inner process of `redbolt lock`, once it exists.
+    /// Returns the inner process of `redbolt lock`, once it exists.
     #[track_caller]
     pub(crate) fn inner(&self) -> i32 {
         let find = || children(self.pid()).into_iter().find(|&pid| is_inner(pid));
@@ -353,12 +355,12 @@ impl Drop for Running {
     }
 }
 
-/// The status that a shell shows.
+/// Returns the status that a shell shows.
 pub(crate) fn status(end: ExitStatus) -> Option<i32> {
     end.code().or_else(|| end.signal().map(|signal| 128 + signal))
 }
 
-/// Both ends of a full pipe, on which a blocking write waits.
+/// Returns both ends of a full pipe, on which a blocking write waits.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = io::pipe().unwrap();
     fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
@@ -395,18 +397,19 @@ fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A loop of a shell that ends when the file is there, or with the directory of the test, which may have failed.
+/// Returns a shell loop that ends when the file exists, or when the directory of the test, which
+/// may have failed, does not.
 pub(crate) fn shell_until(file: &str) -> String {
     format!("until [ -e {file} ] || [ ! -d \"$PWD\" ]; do sleep 0.02; done")
 }
 
-/// Whether a process exists and is no zombie.
+/// Returns whether a process exists and is not a zombie.
 pub(crate) fn lives(pid: i32) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
 }
 
-/// How often a process has gone to sleep by itself, and so has woken up again.
+/// Returns how often a process has gone to sleep by itself, and so has woken up again.
 pub(crate) fn wakes(pid: i32) -> u64 {
     status_of(pid, "voluntary_ctxt_switches:").parse().unwrap_or_default()
 }
@@ -422,14 +425,14 @@ pub(crate) fn blocks(pid: i32, signal: Signal) -> bool {
     blocked >> (signal as i32 - 1) & 1 == 1
 }
 
-/// A field of the kernel's status of a process.
+/// Returns a field of the kernel's status of a process.
 fn status_of(pid: i32, field: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let value = status.lines().find_map(|line| line.strip_prefix(field));
     value.unwrap_or_default().trim().to_owned()
 }
 
-/// The processes with this parent.
+/// Returns the processes with this parent.
 pub(crate) fn children(parent: i32) -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

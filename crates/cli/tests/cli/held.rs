@@ -17,7 +17,7 @@ use crate::harness::{Ran, Running, World, eventually, run, shell_until};
 const FILE: &str = "file";
 
 fn acquire(world: &World, options: &[&str]) -> Ran {
-    // Three commands are to fit into it, also on a busy machine.
+    // Three commands must fit into it, even on a busy machine.
     let ttl: &[&str] = if options.contains(&"--ttl") { &[] } else { &["--ttl", "25s"] };
     world.run(&[&["acquire", "--token-file", FILE], ttl, options, &["job"]].concat())
 }
@@ -37,13 +37,13 @@ fn pttl(node: &Server) -> i64 {
     }
 }
 
-/// The directory of the program.
+/// Returns the directory of the program.
 fn bin() -> String {
     let folder = Path::new(env!("CARGO_BIN_EXE_redbolt")).parent().unwrap();
     folder.to_str().unwrap().to_owned()
 }
 
-/// The script of the help, with the test's steps.
+/// Returns the script of the help, with the test's steps.
 fn script(world: &World, dump: &str, upload: &str) -> Command {
     let help = world.run(&["acquire", "--help"]).expect(0).stdout;
     let (_, script) = help.split_once("Example:\n").unwrap();
@@ -103,7 +103,7 @@ fn the_script_of_the_help_releases_on_a_signal() {
     }
 }
 
-/// The names in the directory.
+/// Returns the names in the directory.
 fn files(world: &World) -> Vec<String> {
     let entries = fs::read_dir(world.path("")).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -228,7 +228,7 @@ fn nothing_is_read_through_a_link_or_from_a_pipe() {
     release(&world).expect(0);
 }
 
-/// Of two commands on one file, the second waits for the first.
+/// The second of two commands on one file waits for the first.
 #[test]
 fn an_extension_after_a_release_says_lost() {
     let world = World::of(3);
@@ -268,7 +268,7 @@ fn an_extension_without_a_quorum_is_known_to_the_release() {
     world.acquire_on_all(FILE, &["--ttl", "5s"], "job");
     let since = Instant::now();
     world.nodes[..2].iter().for_each(Server::pause);
-    // It is to end before the lock does.
+    // This must end before the lock does.
     extend(&world, &["--ttl", "10m", "--response-timeout", "1s"]).expect(69);
     assert!(pttl(&world.nodes[2]) > 60_000);
     eventually("the lock has expired", || since.elapsed() > ttl);
@@ -277,7 +277,7 @@ fn an_extension_without_a_quorum_is_known_to_the_release() {
     eventually("the key of the minority is gone too", || world.held_on("job") == 0);
 }
 
-/// Of two commands that write the same file, the second releases its lock.
+/// The second of two commands that write the same file releases its lock.
 #[test]
 fn a_file_that_appears_during_the_wait_is_not_overwritten() {
     let world = World::of(3);
@@ -324,7 +324,7 @@ fn a_lock_that_was_taken_is_lost_and_stays_with_the_taker() {
     }
 }
 
-/// On every network, not only beside the nodes.
+/// The loss is noticed at any distance from the nodes.
 #[test]
 fn a_lock_that_was_lost_is_lost_over_any_distance() {
     for distance in [5, 80].map(Duration::from_millis) {
@@ -366,7 +366,7 @@ fn a_release_that_does_not_learn_whether_the_lock_was_held_does_not_say_so() {
     assert!(files(&world).is_empty());
 }
 
-/// A command that has the file may need a while, because too few of its nodes answer.
+/// A command that has locked the file may need a while, because too few of its nodes answer.
 #[test]
 fn a_release_waits_for_an_extension_that_takes_its_time() {
     let world = World::of(3);
@@ -380,7 +380,8 @@ fn a_release_waits_for_an_extension_that_takes_its_time() {
     release.end().expect(0);
 }
 
-/// An extension that finds too few keys leaves the others: they protect the work that goes on.
+/// An extension that finds too few keys leaves the others, because they protect work that
+/// continues.
 #[test]
 fn an_extension_that_fails_deletes_nothing() {
     let world = World::with_max_ttl(3, "10m");
@@ -407,7 +408,7 @@ fn without_a_quorum_the_file_stays_and_can_be_tried_again() {
     let world = World::of(3);
     acquire(&world, &["--ttl", "25s"]).expect(0);
     world.nodes[..2].iter().for_each(Server::pause);
-    // Both are to end before the lock does.
+    // Both must end before the lock does.
     let soon = ["--response-timeout", "3s"];
     extend(&world, &soon).expect(69).expect_says("not extended, and held for");
     let release_soon = [&["release", "--token-file", FILE], &soon[..]].concat();

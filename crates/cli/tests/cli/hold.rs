@@ -137,7 +137,8 @@ fn another_process_can_be_named() {
         sleep
     });
     let pid = other.pid().to_string();
-    // Its keeper has the standard error of the program, so the program's end is not waited for here.
+    // Its keeper has the standard error of the program, so the program's end is not waited for
+    // here.
     let text = format!("\"$0\" hold --pid {pid} job 2> said");
     run(script(&world, &text)).expect(0);
     assert_eq!(world.held_on("job"), 1);

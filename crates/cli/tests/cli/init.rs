@@ -33,7 +33,7 @@ fn init_works_only_once() {
     assert_eq!(guards(&world)[1..], before[1..]);
 }
 
-/// A script that repeats it must not take a mistake for a set that is ready.
+/// A script that repeats `init` must be able to tell a mistake from a set that is ready.
 #[test]
 fn init_with_other_options_is_not_already_set_up() {
     let world = World::of(3);
@@ -76,7 +76,7 @@ fn a_set_moves_to_another_max_ttl() {
     let said = world.run(&["init", "--change", "--max-ttl", "12s"]).expect(0).stdout;
     assert_eq!(said.matches("quarantined ").count(), 3, "{said}");
     assert!(said.contains("max_ttl of 12.0 s; locks can be attached "), "{said}");
-    // A client with the old limits gets no votes, and learns why.
+    // A client with the old limits gets no votes, and the reason.
     let old = world.run(&["lock", "--ttl", "6s", "job", "--", "touch", "ran"]).expect(69);
     let limits = "set up for 3 nodes and a max_ttl of 12s, this client for 3 and 6s";
     assert_eq!(old.stderr.matches(limits).count(), 3, "{old:?}");

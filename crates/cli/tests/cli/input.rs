@@ -19,7 +19,8 @@ fn assert_refused_in_words(ran: &Ran, input: &str) {
     assert!(!has_panicked && ran.status.is_some(), "{input:?}: {ran:?}");
 }
 
-/// More than any clock can count: in seconds, in nanoseconds, or once the unit has multiplied it.
+/// Values larger than any clock can count: in seconds, in nanoseconds, or after multiplication by
+/// the unit.
 const ENDLESS: [&str; 6] = [
     "10000000000000000000s",
     "18000000000000000000s",
@@ -149,7 +150,7 @@ fn a_nodes_file_with_any_bytes_does_not_panic() {
     }
 }
 
-/// As docker compose (`X=${X}`), Helm and systemd make them.
+/// Empty variables, as created by docker compose (`X=${X}`), Helm and systemd.
 #[test]
 fn a_variable_that_is_empty_is_not_set() {
     let world = World::of(1);
@@ -165,18 +166,18 @@ fn a_variable_that_is_empty_is_not_set() {
             assert!(!is_refused, "{variable}: {ran:?}");
         }
     }
-    // All of them, as from one template.
+    // All variables are empty, as from one template.
     let mut command = world.redbolt(&["lock", "job", "-c", "true"]);
     command.envs(VARIABLES.map(|name| (format!("REDBOLT_{name}"), "")));
     run(command).expect(0);
-    // An option that is empty is a mistake, and not the variable's.
+    // An empty option is a mistake of the option, and not of the variable.
     let mut command = world.redbolt(&["lock", "--tls-ca", "", "job", "-c", "true"]);
     command.env("REDBOLT_TLS_CA", "");
     let ran = run(command).expect(64).expect_says("--tls-ca");
     assert!(!ran.stderr.contains("REDBOLT_TLS_CA"), "{ran:?}");
 }
 
-/// All but that of the nodes, without which there are none.
+/// Returns all variables but that of the nodes, without which there are none.
 const VARIABLES: [&str; 19] = [
     "LABEL",
     "NODES_FILE",
@@ -218,7 +219,7 @@ fn a_variable_with_any_value_does_not_panic() {
         let mut command = world.redbolt(words);
         let name = VARIABLES.into_iter().chain(["NODES"]).nth(at % (VARIABLES.len() + 1)).unwrap();
         let value = value.new_tree(&mut runner).unwrap().current();
-        // A node that is nowhere is not waited for.
+        // A node that does not exist is not waited for.
         command.env("REDBOLT_CONNECT_TIMEOUT", "100ms").env("REDBOLT_RESPONSE_TIMEOUT", "100ms");
         if name == "NODES_FILE" || name == "NODES" {
             command.env_remove("REDBOLT_NODES");
@@ -229,7 +230,8 @@ fn a_variable_with_any_value_does_not_panic() {
     }
 }
 
-/// What is refused, and the words that name it. No secret is shown, and nothing else is hidden.
+/// Inputs that are refused, with the words that name each. No secret is shown, and nothing else is
+/// hidden.
 #[test]
 fn an_address_that_is_refused_is_shown_with_the_reason() {
     for (address, shown, reason) in [
@@ -298,7 +300,7 @@ fn write_secret(path: &Path, text: &[u8]) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// A command that is shown is one that a shell runs as it is.
+/// A command that is shown runs in a shell as it is.
 #[test]
 fn a_hint_can_be_copied_to_a_shell() {
     let world = World::fresh(1);

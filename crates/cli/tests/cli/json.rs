@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::harness::World;
 
-/// The part of the page with this heading, up to the next heading.
+/// Returns the part of the page with this heading, up to the next heading.
 fn section(heading: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("JSON.md");
     let page = fs::read_to_string(page).unwrap();
@@ -17,7 +17,8 @@ fn section(heading: &str) -> String {
     rest.split("\n#").next().unwrap().to_owned()
 }
 
-/// The names of all fields, at every depth. Those of an object that counts by kind are kinds, and no fields.
+/// Returns the names of all fields, at every depth. The names in an object that counts by kind are
+/// kinds, not fields.
 fn fields(value: &Value, names: &mut BTreeSet<String>) {
     match value {
         Value::Object(object) => {
@@ -35,7 +36,8 @@ fn fields(value: &Value, names: &mut BTreeSet<String>) {
 
 const COUNTS_BY_KIND: [&str; 4] = ["refusals", "losses", "fails", "link_failures"];
 
-/// Fails if a field of these outputs is not explained below the heading, or if one is that none of them has.
+/// Fails if a field of these outputs is not explained below the heading, or if an explained field
+/// is in none of them.
 #[track_caller]
 fn are_explained(heading: &str, outputs: &[String]) {
     let mut names = BTreeSet::new();

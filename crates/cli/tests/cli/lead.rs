@@ -1,5 +1,5 @@
-//! `redbolt lead` and `redbolt observe`: one leads at a time, each later one in a larger term, and whoever observes sees
-//! it.
+//! `redbolt lead` and `redbolt observe`: there is one leader at a time, each later one has a larger
+//! term, and observers see it.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::harness::{Running, World, eventually, lives, send, shell_until};
 
-/// Says in which term it leads, in a file of its own, and leads until it is told to end.
+/// Starts a leader that writes its terms to a separate file, and leads until it is asked to end.
 fn lead(world: &World, name: &str, options: &[&str]) -> Running {
     let leads = shell_until(&format!("{name}.end"));
     let line = format!("echo $$ > {name}.pid; echo $REDBOLT_TERM >> {name}; {leads}; exit 7");
@@ -19,13 +19,13 @@ fn lead(world: &World, name: &str, options: &[&str]) -> Running {
     world.start(&words)
 }
 
-/// The terms in which it has led so far.
+/// Returns the terms in which it has led so far.
 fn terms(world: &World, name: &str) -> Vec<u64> {
     let text = fs::read_to_string(world.path(name)).unwrap_or_default();
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-/// The number of its first, second, ... term, once it leads.
+/// Returns the number of its first, second, ... term, once it leads.
 #[track_caller]
 fn term(world: &World, name: &str, nth: usize) -> u64 {
     eventually(&format!("{name} leads"), || terms(world, name).len() >= nth);
@@ -52,7 +52,7 @@ fn observe(world: &World) -> Observing {
     Observing(command.stdout(file).stderr(Stdio::null()).spawn().unwrap())
 }
 
-/// What was seen, in order.
+/// Returns the reports so far, in order.
 fn seen(world: &World) -> Vec<Value> {
     let text = fs::read_to_string(world.path("seen")).unwrap();
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -99,7 +99,7 @@ fn a_killed_leader_is_followed_by_another_and_observers_see_it() {
     let second = term(&world, "two", 1);
     assert!(second > first);
     eventually("the second is seen", || is_seen(&world, "two", second));
-    // Nobody is shown with a term of another.
+    // No leader is shown with a term of another.
     for line in seen(&world) {
         match line["term"].as_u64() {
             Some(term) if term == first => assert_eq!(line["leader"], "one"),
@@ -152,7 +152,7 @@ fn a_leader_that_was_asked_to_end_does_not_campaign_again() {
     waiting.end().expect(128 + 15);
 }
 
-/// All of its processes are stopped, as by a debugger or a machine that is suspended.
+/// Stops all of its processes, as by a debugger or a machine that is suspended.
 #[test]
 fn a_leader_that_was_stopped_learns_of_its_loss_and_campaigns_again() {
     let world = World::of(3);
@@ -164,7 +164,7 @@ fn a_leader_that_was_stopped_learns_of_its_loss_and_campaigns_again() {
     let two = lead(&world, "two", &[]);
     let second = term(&world, "two", 1);
     assert!(second > first);
-    // The command last: it would see that it may end, before it is ended.
+    // The command is last: otherwise it would see that it may end, before it is ended.
     all.into_iter().for_each(|process| send(process, Signal::SIGCONT));
     eventually("its command is stopped", || !lives(command));
     assert_eq!(terms(&world, "one"), [first]);
@@ -225,12 +225,12 @@ fn an_observer_that_nobody_reads_ends() {
     let mut command = world.redbolt(&["observe", "boss"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     drop(child.stdout.take());
-    // It tries to say that nobody leads.
+    // It tries to report that there is no leader.
     eventually("it ends", || child.try_wait().unwrap().is_some());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// As `redbolt observe boss | head -1`, while nothing changes.
+/// Runs `redbolt observe boss | head -1`, while nothing changes.
 #[test]
 fn an_observer_ends_when_its_reader_has_read_enough() {
     let world = World::of(1);

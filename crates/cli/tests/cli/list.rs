@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::harness::{World, eventually, info, run};
 
-/// The object of `--json`.
+/// Returns the object of `--json`.
 #[track_caller]
 fn list(world: &World, options: &[&str]) -> Value {
     let ran = world.run(&[&["list", "--json"], options].concat()).expect(0);
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
-/// The list once it is like this: a node that is late is not waited for.
+/// Returns the list once it is like this: a node that is late is not waited for.
 #[track_caller]
 fn list_until(world: &World, is_whole: impl Fn(&Value) -> bool) -> Value {
     let mut seen = Value::Null;

@@ -1,4 +1,4 @@
-//! `status`, `node` and `demo`: commands that take no locks of their own.
+//! `status`, `node` and `demo`: commands that take no locks.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -31,7 +31,7 @@ fn status_shows_the_holder_on_each_node() {
     assert!(held.lines().last().unwrap().ends_with("on 3 of 3 nodes"), "{held}");
 }
 
-/// As `redbolt lock --try` would end.
+/// The status is that of `redbolt lock --try`.
 #[test]
 fn with_exit_status_the_state_of_the_lock_decides() {
     let mut world = World::of(3);
@@ -139,7 +139,7 @@ fn json_contains_all_bytes_of_a_name() {
     assert_eq!((&bytes["key"], &bytes["key_hex"]), (&Value::Null, &"61ff".into()));
 }
 
-/// As in `redbolt status job | true`.
+/// The output is closed early, as in `redbolt status job | true`.
 #[test]
 fn a_pipe_closed_early_changes_no_status() {
     let world = World::of(1);
@@ -172,7 +172,7 @@ fn status_without_a_name_shows_the_nodes() {
     assert!(new.contains("no lock can be taken now: 0 of 3 nodes vote, 2 must\n"), "{new}");
     world.init();
     world.nodes[1].cmd("ACL SETUSER default resetchannels");
-    // Whether waiters are told is found out on another connection, which is not waited for long.
+    // Support for notifications is found out on another connection, which is not waited for long.
     let mut told = String::new();
     eventually("all nodes answer in time", || {
         told = world.told_by_all(&["status"], 0).stdout;
@@ -263,13 +263,13 @@ fn status_writes_nothing() {
         world.run(&["status", "job"]).expect(0);
         let stats = info(&world, "commandstats");
         assert!(stats.contains("cmdstat_pttl"), "{stats}");
-        // Probing permissions is no write.
+        // Probing permissions does not write.
         assert_eq!(changes(&world), before);
         assert!(!stats.contains("cmdstat_pexpire"), "{stats}");
     }
 }
 
-/// How many writes the first node has executed.
+/// Returns how many writes the first node has executed.
 fn changes(world: &World) -> String {
     let info = info(world, "persistence");
     let line = info.lines().find(|line| line.starts_with("rdb_changes_since_last_save:"));
@@ -356,7 +356,7 @@ fn a_look_at_a_dead_node_takes_one_connect_timeout() {
     }
 }
 
-/// A place whose packets vanish: it listens, and its backlog is full.
+/// An address whose packets vanish: it listens, and its backlog is full.
 fn black_hole() -> (String, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -364,7 +364,7 @@ fn black_hole() -> (String, Vec<TcpStream>) {
     while let Ok(client) = TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
         clients.push(client);
     }
-    // It listens for as long as its connections are there to be accepted.
+    // It listens as long as its connections wait to be accepted.
     std::mem::forget(listener);
     (address.to_string(), clients)
 }

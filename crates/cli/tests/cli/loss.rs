@@ -10,12 +10,12 @@ use redbolt_test_servers::on_a_real_clock;
 
 use crate::harness::{Running, World, eventually, lives, send, shell_until};
 
-/// Writes its process id, and ignores SIGTERM.
+/// A command that writes its process id, and ignores SIGTERM.
 fn stubborn() -> String {
     format!("trap 'echo term >> term' TERM; echo $$ > pid; {}", shell_until("never"))
 }
 
-/// Has a child, and one that left the process group and the session.
+/// A command with a child, and another that left the process group and the session.
 const FAMILY: &str = "sleep 600 & echo $! > child; \
     setsid sh -c 'echo $$ > stranger; exec sleep 600' & \
     echo $$ > pid; wait";
@@ -113,7 +113,8 @@ fn the_lock_is_kept_for_as_long_as_the_command_runs() {
 #[test]
 fn without_extending_the_command_has_one_ttl() {
     let world = World::of(1);
-    // Four seconds are left when redbolt stops the command, so that it is in time on a busy machine as well.
+    // Four seconds are left when redbolt stops the command, so that it is in time even on a busy
+    // machine.
     let options = ["--ttl", "12s", "--kill-after", "4s", "--no-extend"];
     let command = ["job", "-c", "echo $$ > pid; exec sleep 600"];
     let running = world.start(&[&["lock"], &options[..], &command[..]].concat());

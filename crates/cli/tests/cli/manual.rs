@@ -57,7 +57,7 @@ fn blocks(page: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
-/// The only block of this kind on a page that contains these words.
+/// Returns the only block of this kind on a page that contains these words.
 pub(crate) fn block(page: &str, kind: &str, words: &str) -> String {
     let text = fs::read_to_string(root().join(page)).unwrap();
     let blocks = blocks(page, &text).into_iter();
@@ -78,7 +78,7 @@ fn world_of(block: &Block) -> World {
     }
     provide_programs(&world);
     executable(&world.path("bin/cargo"), CARGO);
-    // What it would do on the host of a node.
+    // A stand-in for what the command would do on the host of a node.
     executable(&world.path("bin/ssh"), "exit 0");
     world
 }
@@ -104,7 +104,7 @@ case "$*" in
   *) echo "cargo $*?" >&2; exit 1 ;;
 esac"#;
 
-/// The text with the test's servers in it.
+/// Returns the text with the test's servers in it.
 pub(crate) fn at_home(world: &World, text: &str) -> String {
     let mut text = text.to_owned();
     for (number, node) in (1..).zip(&world.nodes) {
@@ -128,7 +128,7 @@ fn shell(world: &World, options: &str, script: &str) -> Ran {
     run(shell_command(world, options, script))
 }
 
-/// A shell that runs a script beside the test's programs.
+/// Returns a shell that runs a script with the test's programs.
 pub(crate) fn shell_command(world: &World, options: &str, script: &str) -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_redbolt")).parent().unwrap();
     let path =
@@ -141,14 +141,14 @@ pub(crate) fn shell_command(world: &World, options: &str, script: &str) -> Comma
     shell
 }
 
-/// The fault of a script, if any.
+/// Returns the fault of a script, if any.
 fn script_fails(block: &Block, script: &str) -> Option<String> {
     let world = world_of(block);
     let ran = shell(&world, "-eu", &at_home(&world, script));
     (ran.status != Some(0)).then(|| format!("{}: {ran:?}\n{script}", block.place))
 }
 
-/// Where the output of a console differs.
+/// Returns where the output of a console differs, if it does.
 fn console_differs(block: &Block) -> Option<String> {
     let world = world_of(block);
     let mut script = String::new();
@@ -171,7 +171,8 @@ fn console_differs(block: &Block) -> Option<String> {
 
 const MARK: &str = "=-=-=";
 
-/// A text without what differs between runs: times, addresses, processes, hashes and fencing tokens.
+/// Returns a text without what differs between runs: times, addresses, processes, hashes and
+/// fencing tokens.
 fn shape(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| shapes(&line.split_whitespace().collect::<Vec<_>>())).collect()
 }
@@ -206,7 +207,7 @@ fn commands_of_the_manual_do_what_it_says() {
                 _ => None,
             };
             count += usize::from(KINDS.contains(&&*block.kind));
-            // On a busy machine a node may answer late, and the output says so.
+            // On a busy machine a node may answer late, and the output reports it.
             faults.extend(fault().and_then(|_| fault()));
         }
     }
@@ -214,7 +215,8 @@ fn commands_of_the_manual_do_what_it_says() {
     assert!(faults.is_empty(), "{} of {count} blocks:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// The fault of a crontab, if any: each command gets the few variables that cron sets, and those of the crontab.
+/// Returns the fault of a crontab, if any. Each command gets the few variables that cron sets, and
+/// those of the crontab.
 fn crontab_fails(block: &Block) -> Option<String> {
     let world = world_of(block);
     let mut variables = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
@@ -233,7 +235,7 @@ fn crontab_fails(block: &Block) -> Option<String> {
     None
 }
 
-/// The fault of a unit of systemd, if any, and what systemd itself has to say of it.
+/// Returns the fault of a unit of systemd, if any, and the messages of systemd itself.
 fn unit_fails(block: &Block) -> Option<String> {
     let world = world_of(block);
     let unit = at_home(&world, &block.text);
@@ -254,7 +256,8 @@ fn unit_fails(block: &Block) -> Option<String> {
         .then(|| format!("{}: {ran:?}, {verdict:?}\n{unit}", block.place))
 }
 
-/// Runs a program with these variables and no others, but for the patience of a busy machine.
+/// Runs a program with these variables and no others, except for the longer timeouts of a busy
+/// machine.
 fn run_with(world: &World, variables: &[(String, String)], words: &[&str]) -> Ran {
     let mut command = world.command(words[0]);
     command.args(&words[1..]).env_clear().envs(variables.iter().cloned());
@@ -267,7 +270,7 @@ const SYSTEMD_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin";
 /// The blocks that have commands.
 const KINDS: [&str; 4] = ["sh", "console", "crontab", "ini"];
 
-/// The code spans of a page's prose, and the words of its command blocks.
+/// Returns the code spans of a page's prose, and the words of its command blocks.
 fn code(page: &str, text: &str) -> String {
     let of_blocks = blocks(page, text).into_iter().filter(|block| KINDS.contains(&&*block.kind));
     let mut code: String = of_blocks.map(|block| block.text).collect();

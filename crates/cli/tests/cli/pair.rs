@@ -44,7 +44,8 @@ fn next_holder_is_alone(world: &World) {
     assert_eq!(survivors(world), "", "processes of the previous holder still run");
 }
 
-/// Runs a scenario that returns the survivors, and in which the outer process kills `MARGIN` before the end of the lease.
+/// Runs a scenario that returns the survivors. The outer process kills `MARGIN` before the end of
+/// the lease.
 fn next_holder_is_alone_after(scenario: impl Fn() -> String) {
     const MARGIN: Duration = Duration::from_millis(250);
     on_a_real_clock(MARGIN, || {
@@ -63,7 +64,8 @@ fn a_killed_redbolt_is_followed_by_its_whole_family_before_the_next_holder_comes
     }
 }
 
-/// As with `redbolt lock … 2>&1 | less`, where nobody scrolls.
+/// Standard error is a pipe that is not read, as with `redbolt lock … 2>&1 | less` before
+/// scrolling.
 #[test]
 fn unread_messages_do_not_save_the_command_of_a_killed_inner_process() {
     kill_unheard(Running::inner, Some(70));
@@ -137,7 +139,7 @@ fn survivors_of_a_lease_that_got_shorter(world: &World) -> String {
     survivors
 }
 
-/// How many the first node has received.
+/// Returns how many commands the first node has received.
 fn extensions(world: &World) -> u32 {
     let stats = info(world, "commandstats");
     let calls = |name: &str| {
@@ -154,7 +156,7 @@ fn pttl(node: &Server) -> i64 {
     }
 }
 
-/// The TTL is so long that only a release explains the freed lock.
+/// Only a release explains the freed lock, because the TTL is much longer.
 #[test]
 fn a_killed_redbolt_releases_the_lock() {
     let world = World::with_max_ttl(3, "1h");
@@ -216,7 +218,7 @@ fn a_stopped_redbolt_keeps_its_lock_and_its_command() {
     });
 }
 
-/// Then only the kernel's parent-death signal is left, and the help says so.
+/// Then only the kernel's parent-death signal is left, as documented in the help.
 #[test]
 fn when_both_are_killed_at_once_the_command_itself_gets_sigterm() {
     let world = World::of(1);
@@ -266,7 +268,8 @@ fn a_signal_to_the_inner_process_reaches_the_command_too() {
     assert_eq!(world.written("got"), "hup");
 }
 
-/// Once directly, and once from redbolt, not once from each of its processes.
+/// The command receives the signal once directly and once from redbolt, not once from each of its
+/// processes.
 #[test]
 fn a_signal_to_the_whole_group_is_passed_on_once() {
     let world = World::of(1);

@@ -1,4 +1,4 @@
-//! `--permits`: at most so many commands at once, each with a number of its own.
+//! `--permits`: limits how many commands run at once, each with its own number.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -36,13 +36,13 @@ fn a_lock_of_another_format_is_kept_over_several_commands() {
     eventually("nothing is left", || world.held_on("data") == 0);
 }
 
-/// Whose names have the registry's key in front.
+/// A profile whose names have the registry's key in front.
 #[test]
 fn a_command_runs_under_a_lock_of_a_spring_registry() {
     runs_with_prefix_only(&World::of(1), "spring", "shop:");
 }
 
-/// Whose keys begin with `lock:`.
+/// A profile whose keys begin with `lock:`.
 #[test]
 fn a_command_runs_under_a_lock_of_python_redis_lock() {
     let world = World::of(1);
@@ -103,7 +103,7 @@ fn a_command_runs_under_a_lock_of_symfony_s_format() {
     assert_eq!(world.held_on("data"), 0);
 }
 
-/// A member's lock has no TTL, and is over.
+/// A member's lock has no TTL, and has expired.
 #[test]
 fn a_command_takes_over_a_lock_whose_time_is_over() {
     let world = World::of(1);
@@ -127,7 +127,7 @@ fn a_command_takes_over_a_lock_whose_time_is_over() {
 
 const UNLOCK_REDISSON: &str = "it may be: redbolt unlock --force --profile redisson data\n";
 
-/// What is of another form is named, and left alone.
+/// Data in another form is named, and not changed.
 #[test]
 fn status_and_unlock_go_by_the_profile_that_they_are_given() {
     let world = World::of(1);
@@ -150,7 +150,7 @@ fn status_and_unlock_go_by_the_profile_that_they_are_given() {
     }
 }
 
-/// As ShedLock does, which keeps its lock for a while behind the work.
+/// ShedLock keeps its lock for a while after the work.
 #[test]
 fn a_prefix_stands_before_the_name_in_all_commands() {
     let world = World::of(1);
@@ -168,7 +168,8 @@ fn a_prefix_stands_before_the_name_in_all_commands() {
     assert_eq!(world.held_on("job-lock:default:data"), 0);
 }
 
-/// A member of the recipe writes its time before it sees that it has lost. Nobody is to wait for that.
+/// A member of the recipe writes its time before it sees that it has lost. No waiter must wait for
+/// that time.
 #[test]
 fn a_release_of_a_lock_that_a_losing_member_overwrote_leaves_nothing() {
     let world = World::of(1);
@@ -180,7 +181,7 @@ fn a_release_of_a_lock_that_a_losing_member_overwrote_leaves_nothing() {
         node.cmd("GETSET job 4100000000");
         world.run(&[&["release"], &token_file[..]].concat()).expect(0);
         eventually("nothing is left", || world.held_on("job") == 0);
-        // An extension has to be of its own value.
+        // An extension must write the member's own value.
         world.run(&acquire.concat()).expect(0);
         node.cmd("GETSET job 4100000000");
         world.run(&[&["extend"], &token_file[..]].concat()).expect(70);

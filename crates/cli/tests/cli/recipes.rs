@@ -1,4 +1,4 @@
-//! What the recipes of the manual promise: cron sends no mail, and a pod can read its Secret.
+//! The promises of the manual's recipes: cron sends no mail, and a pod can read its Secret.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -30,7 +30,7 @@ fn cron_gets_nothing_to_mail_about_a_lock_that_is_held() {
     world.nodes[..2].iter().for_each(Server::resume);
 }
 
-/// A value of the recipe for Kubernetes.
+/// Returns a value of the recipe for Kubernetes.
 fn value<'a>(recipe: &'a str, name: &str) -> &'a str {
     let value = recipe.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(": "));
     value.unwrap_or_else(|| panic!("{name} is missing"))
@@ -55,7 +55,7 @@ fn the_recipe_for_kubernetes_reads_a_secret_that_its_group_may_read() {
     chown(&nodes, Some(0), Some(number("fsGroup"))).unwrap();
     fs::set_permissions(&nodes, fs::Permissions::from_mode(mode)).unwrap();
     fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o755)).unwrap();
-    // That of the build may be in a folder of its user.
+    // The program of the build may be in a folder of its user.
     let program = world.path("redbolt");
     fs::copy(env!("CARGO_BIN_EXE_redbolt"), &program).unwrap();
     let status = program.to_str().unwrap().to_owned() + " status nightly";

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::harness::{World, eventually, info, redbolt, run};
 
-/// The messages, without their numbers of seconds.
+/// Returns the messages, without their numbers of seconds.
 fn timeless(said: &str) -> Vec<String> {
     let words = |line: &str| {
         let is_number = |word: &str| word.parse::<u64>().is_ok();
@@ -120,7 +120,7 @@ fn a_lock_that_nodes_forgot_is_not_granted_again() {
     let refused = rival(&["-n"]).expect(69);
     assert_eq!(refused.stderr.matches("quarantined").count(), 2, "{refused:?}");
     assert!(!refused.stderr.contains("redbolt init"), "one of them votes: {refused:?}");
-    // What the rival before it has given back may arrive late. The TTL is longer than that.
+    // A release of the previous rival may arrive late. The TTL is longer than that.
     rival(&["--wait", "8s", "--restart-guard", "off"]).expect(0);
     drop(holder);
 }
@@ -215,7 +215,7 @@ fn status_shows_each_restart_guard() {
     assert!(!off.contains("restart_guard") && !off.contains("no lock can be taken"), "{off}");
 }
 
-/// The restart guard that a client of `nodes` nodes expects on this one.
+/// Returns the restart guard that a client of `nodes` nodes expects on this one.
 fn ours(server: &Server, nodes: usize) -> String {
     let field = |section: &str, name: &str| {
         let Reply::Bulk(text) = server.cmd(&format!("INFO {section}")) else { panic!("no INFO") };

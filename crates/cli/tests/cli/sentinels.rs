@@ -9,7 +9,7 @@ use redbolt_test_servers::{Authority, Reply, Sentinels, Server};
 
 use crate::harness::{Ran, World, eventually, run};
 
-/// They watch the first node as `jobs`.
+/// Sentinels that watch the first node as `jobs`.
 fn sentinels(world: &World) -> (Sentinels, String) {
     let sentinels = Sentinels::watching(&[("jobs", &world.nodes[0])], Duration::from_secs(10));
     let places: Vec<_> = sentinels.all().iter().map(Server::address).collect();

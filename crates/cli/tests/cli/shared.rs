@@ -1,4 +1,4 @@
-//! `--shared`: commands that run beside each other, and never beside one that has the lock alone.
+//! `--shared`: readers run at the same time, and never together with a writer.
 
 use std::fs;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn status_as_json_names_those_who_share() {
     one.end().expect(0);
 }
 
-/// A writer that was a reader stands beside its own share, and is shown as who has the lock alone.
+/// A writer that was a reader still has its share, and is shown as the writer.
 #[test]
 fn status_as_json_shows_a_reader_that_has_become_a_writer() {
     let world = World::of(3);

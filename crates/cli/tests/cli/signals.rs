@@ -12,7 +12,7 @@ use crate::harness::{
 
 const REDBOLT: &str = env!("CARGO_BIN_EXE_redbolt");
 
-/// Starts `redbolt` in a session of its own: its process id is that of the group.
+/// Starts `redbolt` in a separate session: its process id is that of the group.
 fn in_a_group(world: &World, words: &[&str]) -> Running {
     let mut command = world.command("setsid");
     command.arg(REDBOLT).args(words);
@@ -31,7 +31,7 @@ fn all_signals() -> impl Iterator<Item = i32> {
     (1..=64).filter(is_apart)
 }
 
-/// A shell that ignores all signals which it may ignore, and runs until a file is there.
+/// A shell that ignores all signals that it may ignore, and runs until a file exists.
 fn deaf() -> String {
     let numbers: Vec<_> = all_signals().map(|number| number.to_string()).collect();
     format!("trap '' {}; echo $$ > pid; {}", numbers.join(" "), shell_until("go"))
@@ -75,7 +75,8 @@ fn a_signal_to_either_process_is_passed_on_also_one_without_a_name() {
     running.end().expect(0);
 }
 
-/// The command has it from the sender. Then it gets another signal, from redbolt alone: the first one would have come before.
+/// The command has received it from the sender. Then it gets another signal, from redbolt alone:
+/// the first one would have come before.
 #[test]
 fn a_signal_to_the_whole_group_reaches_the_command_once() {
     let world = World::of(1);
@@ -113,7 +114,7 @@ fn a_timeout_reaches_the_command_once() {
         world.process("pid");
         running.signal(Signal::SIGTERM);
         eventually("the command got it", || world.path("got").exists());
-        // It comes behind all that are still passed on.
+        // It comes after all signals that are still passed on.
         kill(10, &children(running.pid())[0].to_string());
         running.end().expect(3);
         let got = fs::read_to_string(world.path("got")).unwrap();
@@ -147,7 +148,7 @@ fn a_waiter_lives_through_a_signal_that_is_meant_for_the_command() {
     assert!(!lives(inner));
 }
 
-/// As the program under `env`, `timeout` or `sudo` does.
+/// The program is started as under `env`, `timeout` or `sudo`.
 #[test]
 fn redbolt_dies_of_the_signal_that_has_killed_its_command() {
     let world = World::of(1);

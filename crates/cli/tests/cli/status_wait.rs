@@ -78,7 +78,7 @@ fn a_wait_for_nothing_that_can_be_waited_for_is_wrong_usage() {
     world.run(&["status", "--wait", "all", "30s"]).expect(0);
 }
 
-/// Between the restarts all locks go on, because the other nodes vote.
+/// Between the restarts all locks continue, because the other nodes vote.
 #[test]
 fn the_recipe_of_a_rolling_restart_restarts_each_node_while_all_others_vote() {
     let mut world = World::with_max_ttl(3, "3s");

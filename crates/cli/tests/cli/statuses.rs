@@ -126,7 +126,7 @@ fn a_minority_without_votes_is_warned_about_once_and_not_if_quiet() {
     let lock = |world: &World, options: &[&str], line: &str| {
         world.run(&[&["lock", "--ttl", "6s"], options, &["job", "-c", line]].concat()).expect(0)
     };
-    // A node that does not run for a second is warned of.
+    // The program warns of a node that does not run for a second.
     eventually("all vote", || lock(&world, &[], "sleep 0.5").stderr.is_empty());
     let address = world.nodes[1].address();
     world.nodes[1].kill();
@@ -182,7 +182,7 @@ fn a_refusal_names_the_holder_over_any_distance() {
     run(command).expect(75).expect_says(OTHER_DATA);
 }
 
-/// Of several tries one is undisturbed, also on a busy machine.
+/// One of several tries is undisturbed, even on a busy machine.
 #[test]
 fn a_refusal_does_not_wait_for_a_hanging_node() {
     let world = World::of(3);
@@ -315,7 +315,7 @@ fn a_lock_that_is_lost_under_its_command_is_named() {
     lock.end().expect(70).expect_says("redbolt: job: the lock is lost");
 }
 
-/// In a mount namespace of its own, for which this machine may lack the permission.
+/// Runs in a separate mount namespace, for which this machine may lack the permission.
 #[test]
 fn a_missing_proc_is_named() {
     let world = World::of(1);

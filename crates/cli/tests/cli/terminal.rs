@@ -15,7 +15,7 @@ use redbolt_test_servers::on_a_real_clock;
 
 use crate::harness::{World, eventually, lives, shell_until, status};
 
-/// A program in a session of its own, on a terminal that the test controls.
+/// A program in a separate session, on a terminal that the test controls.
 struct Session {
     program: Child,
     /// The test's side of the terminal.
@@ -258,7 +258,7 @@ fn a_terminal_that_is_closed_ends_the_command() {
     }
 }
 
-/// Nobody is left who could end it.
+/// No user is left who could end it.
 #[test]
 fn a_leader_whose_terminal_was_closed_does_not_campaign_again() {
     let world = World::of(1);
@@ -285,7 +285,8 @@ fn ctrl_c_reaches_a_command_in_another_session() {
     assert_eq!(status, Some(3), "{shown}");
 }
 
-/// A shell goes on with the next turn if the program has exited, whatever the status, and ends if it has died of SIGINT.
+/// A shell continues with the next iteration if the program has exited, whatever the status, and
+/// ends if SIGINT has killed the program.
 #[test]
 fn ctrl_c_ends_a_loop_of_a_shell() {
     for words in ["lock job -c 'echo rea\"\"dy; exec sleep 600'", "lock held -- true"] {
@@ -301,10 +302,11 @@ fn ctrl_c_ends_a_loop_of_a_shell() {
     }
 }
 
-/// As some programs do with a terminal of their own. redbolt is stopped, and the lock is kept for as long as the command runs.
+/// The program stops as some do with their own terminal. redbolt is stopped, and the lock is kept
+/// for as long as the command runs.
 #[test]
 fn a_command_that_ctrl_z_does_not_stop_keeps_its_lock() {
-    // Its processes run in a session of their own, whose stalls this process does not measure: the TTL
+    // Its processes run in a separate session, whose stalls this process does not measure: the TTL
     // leaves them 2.5 s between the first extension and SIGTERM.
     on_a_real_clock(Duration::from_secs(6), || {
         let world = World::of(1);

@@ -1,4 +1,4 @@
-//! Nodes that are spoken with over TLS.
+//! Nodes that are reached over TLS.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

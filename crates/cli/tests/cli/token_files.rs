@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::harness::{Ran, World, run};
 
-/// The calls of a file system, which fail as the environment says.
+/// The calls of a file system, which fail as the environment requests.
 const FILE_SYSTEM: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -52,7 +52,7 @@ int close(int fd) {
 }
 "#;
 
-/// Servers, and the library; `None` on a machine without a C compiler.
+/// Returns servers and the library, or `None` on a machine without a C compiler.
 fn world() -> Option<(World, PathBuf)> {
     let world = World::of(1);
     let (source, library) = (world.path("fs.c"), world.path("fs.so"));
@@ -99,7 +99,7 @@ fn a_token_file_needs_no_hard_links() {
         let ran = with(&world, &library, ("LINK_ERRNO", &number), &ACQUIRE);
         assert_eq!(ran.status, Some(0), "{refusal}: {ran:?}");
         assert_eq!(tokens(&world), 1, "{refusal}");
-        // Of a lock that still lives.
+        // The file is that of a lock that still lives.
         with(&world, &library, ("LINK_ERRNO", &number), &ACQUIRE).expect(64);
         world.run(&RELEASE).expect(0);
     }
@@ -133,7 +133,7 @@ fn a_lock_is_released_if_its_token_file_does_not_hold_what_was_written() {
         let ran = ran.expect_says("tokens/token: ").expect_says("the lock is released");
         assert_eq!((world.held_on("job"), tokens(&world)), (0, 0), "{ran:?}");
     }
-    // An empty file of the user's stays, and may be used the next time.
+    // An empty file of the user stays, and may be used the next time.
     world.run(&ACQUIRE).expect(0);
     world.run(&RELEASE).expect(0);
 }

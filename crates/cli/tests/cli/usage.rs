@@ -113,7 +113,7 @@ fn an_invalid_ttl_is_refused() {
     lock("2ms", &[]).expect(64).expect_says("drift");
 }
 
-/// Regression: a wrong REDBOLT_MAX_TTL was blamed on --max-ttl, which nobody had typed.
+/// Regression: a wrong REDBOLT_MAX_TTL was blamed on --max-ttl, which was not on the command line.
 #[test]
 fn a_wrong_environment_variable_is_named() {
     let status = |variable: &str, value: &str, options: &[&str]| {
@@ -147,7 +147,7 @@ fn a_wrong_environment_variable_is_named() {
     }
 }
 
-/// The inner process of `redbolt lock` reads them, behind arguments of its own.
+/// The inner process of `redbolt lock` reads the options, after its own arguments.
 #[test]
 fn an_argument_is_not_blamed_on_an_equal_environment_variable() {
     for words in
@@ -306,7 +306,7 @@ fn a_wrong_label_is_refused_with_the_place_where_it_was_given() {
     }
 }
 
-/// Other processes of this user could see it, and everything that the command runs.
+/// Other processes of this user could see it, and so could everything that the command runs.
 #[test]
 fn the_command_does_not_inherit_a_password() {
     let world = World::of(1);

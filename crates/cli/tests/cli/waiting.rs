@@ -85,7 +85,7 @@ fn a_queued_waiter_outlives_a_short_outage() {
     waiter.end().expect(0).expect_says("for the quarantine to end");
 }
 
-/// Longer than any outage that an earlier version survived, and from the first moment on.
+/// The outage is longer than any that an earlier version survived, and begins at once.
 #[test]
 fn a_wait_without_a_limit_outlasts_nodes_that_refuse_from_the_start() {
     let mut world = World::with_max_ttl(3, "2s");
@@ -156,7 +156,7 @@ fn nodes_that_are_far_away_grant_extend_and_release() {
     run(impatient).expect(69).expect_says("200ms");
 }
 
-/// In a log a line is written for each holder, and not for each look.
+/// A log gets one line for each holder, and not for each look.
 #[test]
 fn without_a_terminal_a_waiter_names_each_holder_once() {
     let world = World::of(3);
@@ -200,7 +200,7 @@ fn verbose_notes_go_to_standard_error() {
     world.run(&["lock", "-v", "-q", "job", "--", "true"]).expect(64);
 }
 
-/// The value of a key on the first node.
+/// Returns the value of a key on the first node.
 fn value(world: &World, label: &str) -> Vec<u8> {
     match world.nodes[0].cmd("GET job") {
         Reply::Bulk(value) => {
@@ -212,7 +212,7 @@ fn value(world: &World, label: &str) -> Vec<u8> {
     }
 }
 
-/// How many clients the first node has, including the one that asks.
+/// Returns how many clients the first node has, including the one that asks.
 fn clients(world: &World) -> usize {
     let info = info(world, "clients");
     let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
@@ -236,7 +236,7 @@ fn a_wait_with_a_limit_is_not_prolonged_by_its_report() {
     world.nodes[2].resume();
 }
 
-/// The server drops a release whose connection has ended when the pause does.
+/// The server drops a release whose connection ends before the pause does.
 #[test]
 fn a_release_waits_for_servers_that_are_paused() {
     let world = World::of(1);
