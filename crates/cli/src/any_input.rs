@@ -1,5 +1,6 @@
-//! Random arguments, variables, durations, nodes files and token files: each is accepted or refused in words, and none
-//! panics. The fuzz target `command_line` does the same without files and nodes.
+//! Tests random arguments, variables, durations, nodes files and token files: each is accepted or
+//! refused with a message, and none panics. The fuzz target `command_line` does the same without
+//! files and nodes.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};

@@ -1,7 +1,8 @@
-//! The command line: what can be typed, and the help that explains it.
+//! The command line: the arguments, and the help that explains them.
 //!
-//! What the words alone can decide is decided here, so that the rest of the program sees only sound requests. Not
-//! here: node addresses. The library reads them, and its errors never repeat a password.
+//! Everything that can be validated from the arguments alone is validated here, so the rest of the
+//! program gets only valid requests. The library parses node addresses; its errors never repeat a
+//! password.
 
 use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};

@@ -20,8 +20,8 @@ pub(crate) fn ignored_pipe() -> bool {
 
 static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: the C library calls each entry of this section once, before `main` and with one thread. Entries are pointers to C
-// functions, whose arguments may be ignored.
+// SAFETY: the C library calls each entry of this section once, before `main` and with one thread.
+// Entries are pointers to C functions, whose arguments may be ignored.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = look;

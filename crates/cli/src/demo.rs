@@ -1,7 +1,7 @@
 //! `redbolt demo`: five nodes in this process, and what happens to a lock when they fail.
 //!
-//! Nothing is staged: the nodes are servers on loopback sockets, the clients are the library's, and the times are
-//! measured. Nothing outside this process is used.
+//! The demo is real: the nodes are servers on loopback sockets, the clients are the library's, and
+//! the times are measured. It uses nothing outside this process.
 
 use std::fmt;
 use std::io::{self, Write};

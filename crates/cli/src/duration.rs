@@ -1,12 +1,12 @@
 //! Parses and formats durations as users write and read them: `50us`, `500ms`, `10s`, `1.5s`,
 //! `1m30s`, `1h`.
-//!
-//! A number without a unit is refused: `flock` would read seconds and Redis milliseconds, and a lock that is a
-//! thousand times too short is worse than an error.
+//! A number without a unit is refused: `flock` would read seconds and Redis milliseconds, and a
+//! lock that is a thousand times too short is worse than an error.
 
 use std::time::Duration;
 
-/// Reads a duration from a command-line argument: a number with a unit, or several, the largest unit first.
+/// Parses a duration from a command-line argument: a number with a unit, or several, the largest
+/// unit first.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let (mut seconds, mut rest, mut largest) = (0.0, text, f64::INFINITY);
     while !rest.is_empty() || largest.is_infinite() {

@@ -12,7 +12,8 @@ use redbolt::{RequestError, StartError};
 
 /// The operation succeeded.
 pub(crate) const SUCCESS: u8 = 0;
-/// `doctor` found something that an operator should look at, and nothing that keeps nodes from carrying locks.
+/// `doctor` found something that an operator should look at, but nothing that keeps nodes from
+/// carrying locks.
 pub(crate) const WARNINGS: u8 = 1;
 /// `doctor` found a fault.
 pub(crate) const FAILURES: u8 = 2;
@@ -26,8 +27,9 @@ pub(crate) const LOST: u8 = 70;
 pub(crate) const SYSTEM: u8 = 71;
 /// `init` found nodes that are already set up as it was asked to set them up, and wrote nothing.
 ///
-/// It is not 0, because `init` in a start script would declare nodes as new that have lost their data. It is not
-/// [`USAGE`], because a script that repeats `init` after a failure must tell this case from a mistake.
+/// It is not 0, because otherwise `init` in a start script would declare nodes as new that have
+/// lost their data. It is not [`USAGE`], because a script that repeats `init` after a failure must
+/// tell this case from a mistake.
 pub(crate) const ALREADY_SET_UP: u8 = 73;
 /// Another client holds the lock (`--conflict-exit-code` changes this status).
 pub(crate) const CONFLICT: u8 = 75;

@@ -92,7 +92,8 @@ fn advice(args: &InitArgs, report: &NodeReport) -> String {
     words.to_owned()
 }
 
-/// Returns `true` if the node has the restart guard that `init` would write, and needs nothing else before it votes.
+/// Returns `true` if the node has the restart guard that `init` would write, and needs nothing else
+/// before it votes.
 fn is_set_up(node: &NodeStatus) -> bool {
     let has_guard = matches!(
         node.restart_guard,

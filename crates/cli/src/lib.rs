@@ -1,6 +1,7 @@
 //! The parts of the program `redbolt` that read what users type and write, for its fuzz target.
 //!
-//! This is not a library to build on: without the feature `fuzz` it is empty, and it can change in any version.
+//! This is not a library to build on: without the feature `fuzz` it is empty, and it can change in
+//! any version.
 
 #![cfg(feature = "fuzz")]
 #![deny(unsafe_code)]

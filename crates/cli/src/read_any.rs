@@ -1,5 +1,5 @@
-//! Everything that the program reads, read from bytes alone: without files, sockets and processes. Each function panics
-//! where the program would, or where it would neither accept nor refuse.
+//! Reads all inputs of the program from bytes alone, without files, sockets and processes. Each
+//! function panics if the program would, or if it would neither accept nor refuse.
 //!
 //! The property tests and the fuzz target `command_line` share these functions.
 
@@ -26,7 +26,8 @@ pub fn variable_names() -> Vec<&'static str> {
     of_options.chain([NODES_VARIABLE, NODES_FILE_VARIABLE]).collect()
 }
 
-/// Reads a command line with these variables, and a nodes file if one is named, as far as the configuration of a client.
+/// Reads a command line with these variables, and a nodes file if one is named, up to the
+/// configuration of a client.
 ///
 /// # Panics
 ///

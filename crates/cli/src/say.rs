@@ -39,7 +39,8 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// Returns the value as JSON, on one line: characters that a terminal acts on are escaped as JSON does (`\u009b`).
+/// Returns the value as JSON, on one line. Characters that a terminal acts on are escaped as in
+/// JSON (`\u009b`).
 pub(crate) fn json_line(value: &Value) -> String {
     let text = value.to_string();
     let mut shown = String::with_capacity(text.len() + 1);

@@ -234,8 +234,8 @@ pub(crate) fn die_of(number: i32) -> u8 {
     exit::killed_by(number)
 }
 
-/// Blocks the signals for which a short command has no use, so that no write and no timer ends it half-way. Those that a
-/// user sends to end it or to stop it stay as they are.
+/// Blocks the signals that a short command does not use, so that no write or timer ends it
+/// half-way. Signals that a user sends to end or stop it stay as they are.
 pub(crate) fn shield() -> io::Result<()> {
     let mut set = SigSet::all();
     OF_A_USER.into_iter().for_each(|signal| set.remove(signal));

@@ -1,7 +1,8 @@
 //! A histogram as lines of text, in which two humps or a tail are easy to see.
 //!
-//! Each bucket is wider than the one before by about the same factor, and bars are drawn to scale. On a terminal
-//! that can show it, a bar ends in a part of a block. Elsewhere bars are number signs, so that a log stays readable.
+//! Each bucket is wider than the one before by about the same factor, and bars are drawn to scale.
+//! On a terminal that can show it, a bar ends in a part of a block. Elsewhere bars are number
+//! signs, so that a log stays readable.
 
 use std::env;
 use std::io::{self, IsTerminal};

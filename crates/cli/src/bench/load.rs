@@ -216,7 +216,8 @@ fn cpu_time() -> io::Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
 }
 
-/// How often to poll for events that only the poller reports, such as a completed connect. They are not urgent.
+/// The interval between polls for events that only the poller reports, such as a completed connect.
+/// They are not urgent.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// The interval between checks for signals. A user does not notice this delay of Ctrl-C.

@@ -1,6 +1,7 @@
 //! A blocking connection to one node, for questions that the library does not ask.
 //!
-//! No call waits for longer than the connection's [`Patience`]. Codec, TLS and sentinels are the library's.
+//! No call waits for longer than the connection's [`Patience`]. Codec, TLS and sentinels are the
+//! library's.
 
 mod every_node;
 mod login;
@@ -75,7 +76,8 @@ impl Link {
         replies.into_iter().next().ok_or_else(|| ErrorKind::UnexpectedEof.into())
     }
 
-    /// Sends commands in one write, and waits for a reply to each. A reply may be an error of the server.
+    /// Sends commands in one write, and waits for a reply to each. A reply may be an error of the
+    /// server.
     pub(crate) fn ask_all(&mut self, commands: &[Vec<&[u8]>]) -> io::Result<Vec<Frame>> {
         let mut bytes = Vec::new();
         for words in commands {

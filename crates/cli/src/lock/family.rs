@@ -114,7 +114,8 @@ fn finds_nobody(mut look: impl FnMut() -> Vec<i32>) -> bool {
     (0..LOOKS).all(|_| look().is_empty())
 }
 
-/// Sends `signal` to these processes. Returns how many it could not reach, because they run as another user.
+/// Sends `signal` to these processes. Returns how many it could not reach, because they run as
+/// another user.
 fn send(pids: &[i32], signal: Signal) -> usize {
     let pids = pids.iter().copied().filter_map(rustix::process::Pid::from_raw);
     pids.filter(|&pid| kill_process(pid, signal) == Err(rustix::io::Errno::PERM)).count()

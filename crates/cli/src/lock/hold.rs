@@ -76,7 +76,8 @@ pub(crate) fn exit_line(status: u8) -> String {
     format!("exit {status}\n")
 }
 
-/// Whether this process is a `redbolt hold` whose output a shell evaluates, also if its other arguments are wrong.
+/// Returns whether this process is a `redbolt hold` whose output a shell evaluates, even if its
+/// other arguments are wrong.
 pub(crate) fn is_for_shell() -> bool {
     let mut words = env::args_os().skip(1);
     let is_hold = words.next().is_some_and(|word| word == "hold");
@@ -116,7 +117,8 @@ impl Hold {
             self.pass_on_signals()?;
             self.keeper.reap();
             match self.notices.hear() {
-                // Both looked for the process by its number. It has not ended since, so both have the same.
+                // Both processes looked up the process by its number. It has not ended since, so
+                // both have the same one.
                 Heard::Message(Notice::Held(_)) if !self.bound.has_ended() => {
                     return Ok(End::Exited(exit::SUCCESS));
                 }

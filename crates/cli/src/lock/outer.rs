@@ -1,4 +1,4 @@
-//! The outer process of `redbolt lock` and `redbolt lead`: the one that the caller started and waits for.
+//! The outer process of `redbolt lock` and `redbolt lead`, which the caller started and waits for.
 //!
 //! It starts the inner process, passes signals on to it and exits with its status. It also has a
 //! deadline for the command, and ends the command and its descendants if the inner process was

@@ -131,7 +131,8 @@ impl<'a> Waiting<'a> {
         self.lease.silence(self.poller, self.patience.limit())
     }
 
-    /// Finds out who holds the lock, for the message that it is taken. A lock that is granted meanwhile is kept.
+    /// Finds out who holds the lock, for the message that it is taken. A lock that is granted
+    /// meanwhile is kept.
     fn contended(&mut self) -> io::Result<Outcome> {
         let now = now()?;
         let until = match self.patience.limit() {

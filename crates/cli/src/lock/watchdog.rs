@@ -5,9 +5,9 @@
 //!
 //! | what happened                      | SIGTERM                          | SIGKILL                |
 //! |------------------------------------|----------------------------------|------------------------|
-//! | known lost (taken, or gone)        | at once                          | `kill_after` later     |
+//! | known lost (taken, or deleted)     | at once                          | `kill_after` later     |
 //! | no extension succeeds              | when `remaining` ≤ `kill_after`  | when `remaining` is 0  |
-//! | already over (suspended meanwhile) | none                             | at once                |
+//! | expired while suspended            | none                             | at once                |
 //! | the command is stopped (Ctrl-Z)    | when `remaining` ≤ `kill_after`  | when `remaining` is 0  |
 //! | the outer process was killed       | at once                          | `kill_after` later, or |
 //! |                                    |                                  | when `remaining` is 0  |

@@ -1,6 +1,7 @@
-//! `redbolt status`: who holds a lock ([`lock`]), or the state of the nodes ([`mod@nodes`]).
+//! `redbolt status`: shows who holds a lock ([`lock`]), or the state of the nodes ([`mod@nodes`]).
 //!
-//! It takes no lock and writes nothing to the nodes, not even a restart guard, unless it waits for them ([`wait`]).
+//! It takes no lock and writes nothing to the nodes, not even a restart guard, unless it waits for
+//! them ([`wait`]).
 
 mod layout;
 mod lock;

@@ -1,6 +1,7 @@
 //! Shows the state of the nodes: which vote, which notify waiters, and how long an answer takes.
 //!
-//! The round trip is measured by reading the restart guard's key, which every user of locks may read.
+//! The round trip is measured by reading the restart guard's key, which every user of locks may
+//! read.
 
 use std::iter;
 use std::time::Duration;

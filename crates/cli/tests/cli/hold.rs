@@ -87,7 +87,8 @@ fn a_shell_does_not_go_on_without_the_lock() {
     assert_eq!(ran.stdout, "");
 }
 
-/// A shell starts a subshell for a list of commands in `$(…)`, and some also for one command with a redirection.
+/// A shell starts a subshell for a list of commands in `$(…)`, and some also for one command with a
+/// redirection.
 #[test]
 fn a_subshell_that_ends_at_once_is_no_holder() {
     let world = World::of(1);

@@ -1,4 +1,5 @@
-//! Extreme values and malformed files: they are refused in words, and never end `redbolt` with a panic.
+//! Tests extreme values and malformed files: they are refused with a message, and never end
+//! `redbolt` with a panic.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

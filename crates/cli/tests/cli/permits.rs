@@ -5,7 +5,8 @@ use std::fs;
 
 use crate::harness::{Running, World, eventually, shell_until};
 
-/// Starts a command that holds one of `mail`'s permits until it is told to end, and waits until it runs.
+/// Starts a command that holds one of `mail`'s permits until it is asked to end, and waits until it
+/// runs.
 fn hold(world: &World, permits: &str, name: &str) -> Running {
     let holds = shell_until("end");
     let line = format!("echo $REDBOLT_SLOT > {name}.new; mv {name}.new {name}; {holds}");

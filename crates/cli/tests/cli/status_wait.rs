@@ -1,4 +1,4 @@
-//! `redbolt status --wait`: waits until nodes vote, and starts the quarantine of those that were restarted.
+//! `redbolt status --wait`: waits until nodes vote, and starts the quarantine of restarted nodes.
 
 use std::fs;
 use std::thread;

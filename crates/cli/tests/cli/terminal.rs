@@ -230,7 +230,8 @@ fn bench_shows_its_progress_and_removes_it() {
     let world = World::of(1);
     let words = ["env", "TERM=xterm", REDBOLT, "bench", "--duration", "1h", "-c", "2"];
     let mut session = Session::start(&world, &words);
-    // A busy machine may skip a second. The first one includes the start, so that nothing may be measured in it.
+    // A busy machine may skip a second. The first one includes the start, so nothing may be
+    // measured in it.
     eventually("the progress is shown", || {
         let shown = session.shows();
         (2..=9).any(|second| shown.contains(&format!(" {second}s [")))
@@ -243,7 +244,8 @@ fn bench_shows_its_progress_and_removes_it() {
     assert!(told.contains("ended early") && told.contains("\u{1b}[36m"), "{shown:?}");
 }
 
-/// As with `ssh -t host redbolt lock …` when the window is closed: the kernel sends SIGHUP to the session's leader only.
+/// When the window of `ssh -t host redbolt lock …` is closed, the kernel sends SIGHUP to the
+/// session's leader only.
 #[test]
 fn a_terminal_that_is_closed_ends_the_command() {
     for words in [&["lock"][..], &["lead"]] {

@@ -208,7 +208,8 @@ fn nodes_come_from_a_file_that_others_cannot_write() {
     option().expect(64).expect_says("nodes: No such file");
 }
 
-/// As a Secret of Kubernetes with `defaultMode: 0440` is mounted: root owns it, and the group of the pod may read it.
+/// Kubernetes mounts a Secret with `defaultMode: 0440` like this: root owns it, and the group of
+/// the pod may read it.
 #[test]
 fn a_file_with_passwords_is_for_its_owner_and_group_alone() {
     let world = World::of(1);
