@@ -89,7 +89,7 @@
 //! |---|---|---|
 //! | [`Client`] | the caller's, blocking | the lowest latency |
 //! | [`Driver`] | the host's | programs with an event loop of their own |
-//! | [`Engine`] | one of its own | many threads, and futures on any executor |
+//! | [`Engine`] | one of its own, or [the executor's](Engine::unthreaded) | many threads, and futures on any executor |
 //!
 //! The [manual] explains each concept once:
 //!

@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use mio::Registry;
@@ -209,10 +210,11 @@ impl Driver {
     /// ```
     pub fn batch<T>(&mut self, commands: impl FnOnce(&mut Self) -> T) -> T {
         let gathered = std::mem::replace(&mut self.is_batching, true);
-        let result = commands(self);
+        // A driver that is used after a panic must write again.
+        let result = catch_unwind(AssertUnwindSafe(|| commands(self)));
         self.is_batching = gathered;
         self.finish();
-        result
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Tries once to turn a shared lock into an exclusive one. The shared lock is kept either way.
@@ -812,6 +814,15 @@ mod tests {
 
     /// The scheduler may pause the thread between its read of the sockets and its read of the
     /// clock.
+    #[test]
+    fn a_driver_writes_at_once_after_a_batch_that_panics() {
+        let config = Config::builder().node("127.0.0.1:1").build().unwrap();
+        let mut driver = Driver::new(config).unwrap();
+        let panics = |driver: &mut Driver| driver.batch(|_| panic!("in the caller's code"));
+        assert!(catch_unwind(AssertUnwindSafe(|| panics(&mut driver))).is_err());
+        assert!(!driver.is_batching);
+    }
+
     #[test]
     fn an_answer_that_is_there_when_its_time_is_over_counts() {
         let node = Node::start().unwrap();

@@ -39,8 +39,7 @@ messages! {
             /// The limit that [`ConfigBuilder::in_flight`](crate::ConfigBuilder::in_flight) sets.
             limit: usize,
         }: "{limit} calls are in flight, which is the engine's limit",
-        /// This process was forked from the one that started the engine, and does not have its
-        /// thread.
+        /// This process was forked from the one that started the engine, which drives it.
         Forked: "the engine belongs to the process before the fork",
         /// The engine was shut down.
         ShutDown: "the engine was shut down",
