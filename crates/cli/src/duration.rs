@@ -1,5 +1,6 @@
 //! Parses and formats durations as users write and read them: `50us`, `500ms`, `10s`, `1.5s`,
 //! `1m30s`, `1h`.
+//!
 //! A number without a unit is refused: `flock` would read seconds and Redis milliseconds, and a
 //! lock that is a thousand times too short is worse than an error.
 
