@@ -125,8 +125,7 @@ fn wait_and_run(
             return Ok(Ended::NotBegun { end });
         }
     }
-    // The grant may have arrived late, or this process may have been stopped since. A command must
-    // not start under a lease that leaves it no time.
+    // A command must not start late under its lease: the grant or this process may be delayed.
     if supervise::usable(lease, terms).is_zero() {
         say(format_args!("{}: the lock ran out; {NOT_RUN}", lease.name()));
         return Ok(not_begun(notices));
