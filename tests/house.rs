@@ -15,6 +15,8 @@ mod file_cycles;
 mod manual;
 #[path = "house/map.rs"]
 mod map;
+#[path = "house/prose.rs"]
+mod prose;
 #[path = "house/rules.rs"]
 mod rules;
 #[path = "house/source.rs"]
@@ -32,6 +34,7 @@ use crate::{
     coupling::Coupling,
     file_cycles::Imports,
     manual::Page,
+    prose::Prose,
     rules::Fault,
     source::{Source, files_below, files_below_ending},
 };
@@ -129,6 +132,38 @@ fn files_that_import_each_other_become_fewer() {
             "{count} files in cycles in {crate_folder}, and {most} at most:\n{imports}"
         );
     }
+}
+
+#[test]
+fn prose_becomes_plainer() {
+    let mut all = BTreeMap::<_, Prose>::new();
+    let mut long = BTreeMap::<_, usize>::new();
+    for file in pages_and_sources() {
+        let folder = file.split_once('/').map_or(".", |(folder, _)| folder).to_owned();
+        let text = fs::read_to_string(root().join(&file)).unwrap();
+        all.entry(folder.clone()).or_default().read(&file, &text);
+        let lines =
+            if file.ends_with(".md") { 0 } else { prose::long_lines(&text, PROSE_WIDTH).len() };
+        *long.entry(folder).or_default() += lines;
+    }
+    for (folder, prose) in &all {
+        let limit = MOST_HITS.iter().find(|(of, ..)| of == folder);
+        let (hits, lines) = limit.map_or((0, 0), |&(_, hits, lines)| (hits, lines));
+        println!("{folder}: {} hits, {} long lines", prose.hits(), long[folder]);
+        assert!(prose.hits() <= hits, "{folder}: at most {hits} hits: {prose}");
+        assert!(long[folder] <= lines, "{folder}: {} long lines, at most {lines}", long[folder]);
+    }
+}
+
+/// Everything that people read, but for recorded data.
+fn pages_and_sources() -> BTreeSet<String> {
+    let folders = ["src", "crates", "examples", "tests", "resp-tests", "benches", "docs"];
+    let endings = [".rs", ".md", ".c", ".h", ".hpp", ".lua"];
+    let mut files = files_below_ending(root(), &folders, &endings);
+    let top = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().file_name());
+    files.extend(top.filter_map(|name| name.into_string().ok()).filter(|it| it.ends_with(".md")));
+    let is_recorded = |file: &String| RECORDED.iter().any(|part| file.contains(part));
+    files.into_iter().filter(|file| !is_recorded(file)).collect()
 }
 
 fn print_coupling(root: &Path) -> Coupling {
@@ -502,8 +537,27 @@ const LONGEST_USE: usize = 100_000;
 const LARGEST_FIGURE: usize = 6_000;
 const MAX_CRATES_OF_TLS: usize = 11;
 const MAX_ROOT_NAMES: usize = 43;
-/// The most coupling that is allowed. A change that reduces it also lowers these numbers.
-const MOST: [usize; 11] = [36, 32, 0, 0, 8, 76, 191, 0, 0, 29, 27470];
+/// The most phrases to rewrite, and the most long lines of prose, in a folder. A change that
+/// rewrites some also lowers these numbers.
+const MOST_HITS: [(&str, usize, usize); 8] = [
+    (".", 1, 0),
+    ("benches", 61, 24),
+    ("crates", 165, 53),
+    ("docs", 8, 0),
+    ("examples", 8, 3),
+    ("resp-tests", 6, 1),
+    ("src", 174, 196),
+    ("tests", 36, 5),
+];
+/// Lines of prose in code, in columns.
+const PROSE_WIDTH: usize = 100;
+const RECORDED: [&str; 6] =
+    ["RECORD.md", "RESULTS.md", "/results/", "/corpus/", "vectors", "recorded"];
+/// The most coupling that is allowed. A change that reduces it also lowers these numbers. The last
+/// one, lines of code, falls while the behaviour stays the same, and a new capability adds what it
+/// needs: since 27,470 these are `Config::from_env` (145), the feature `log` (21),
+/// `Engine::unthreaded` (168) and rules of the queue (64), less 63.
+const MOST: [usize; 11] = [36, 32, 0, 0, 8, 76, 189, 0, 0, 29, 27805];
 /// The most files of a crate that may be in cycles of imports. A change that reduces them also
 /// lowers these numbers.
 const MOST_IN_CYCLES: [(&str, usize); 1] = [("src", 6)];
