@@ -47,8 +47,16 @@ impl EventLoop {
         let executor = Executor::new(driver, Arc::clone(&runtime));
         let (mailbox, host_wakes_at, busy_until) = (Mailbox::default(), None, Instant::now());
         let (was_active, is_host_called) = (false, false);
-        #[rustfmt::skip]
-        let event_loop = Self { poll, runtime, mailbox, executor, was_active, host_wakes_at, is_host_called, busy_until };
+        let event_loop = Self {
+            poll,
+            runtime,
+            mailbox,
+            executor,
+            was_active,
+            host_wakes_at,
+            is_host_called,
+            busy_until,
+        };
         Ok((event_loop, Queue::new(waker)))
     }
 
