@@ -306,11 +306,13 @@ impl Ticket {
         // way. That node will not report the release of the present holder, which may have a quorum
         // without it.
         let spread = spread.as_millis() as u64 + 1;
-        let is_blocking = |place: &QueuePlace| {
-            place.left_ms != 0 && place.ends_in_ms().abs_diff(quorum_ends) <= spread
+        let is_of_quorum = |place: &QueuePlace| match quorum_ends {
+            // The next holder takes the nodes that are free.
+            0 => place.left_ms == 0,
+            _ => place.left_ms != 0 && place.ends_in_ms().abs_diff(quorum_ends) <= spread,
         };
         let rank = |(node, place): &&(NodeId, QueuePlace)| {
-            (!is_blocking(place), !present.contains(*node), *node)
+            (!is_of_quorum(place), !present.contains(*node), *node)
         };
         can().min_by_key(rank).copied()
     }
@@ -533,3 +535,35 @@ const MOST_SEEN_FREE: u32 = 8;
 
 /// The first silence of a lock in the queue.
 const FIRST_SILENCE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::slab::Slab;
+
+    /// Returns the node that a waiter without a lead listens to after these replies of nodes 0, 1
+    /// and so on, if two of the holders have to end.
+    fn lead_after(replies: &[&str]) -> NodeId {
+        let (claim, _) = Slab::<ClaimId, ()>::new().occupy(|| ());
+        let name = TicketName::of(format!("x{}", "ab".repeat(16)).as_bytes());
+        let grace = Duration::from_millis(20);
+        let mut ticket = Ticket::new(claim, name, grace, 2, Timestamp(0));
+        for (node, reply) in replies.iter().enumerate() {
+            let reply = QueueReply::read(Token::Simple(reply.as_bytes()), false).unwrap();
+            ticket.record(NodeId(node as u8), reply, Timestamp(0));
+        }
+        let (none, spread) = (NodeSet::EMPTY, Duration::from_millis(5));
+        ticket.lead((none, none), 2, spread).unwrap().0
+    }
+
+    #[test]
+    fn the_lead_is_a_node_of_the_present_or_the_next_holder() {
+        let [held, soon_free, free] = ["WAIT 20000 7 0 - -", "WAIT 4 7 0 - -", "WAIT 0 7 0 - -"];
+        assert_eq!(lead_after(&[held, held, held]), NodeId(0));
+        assert_eq!(lead_after(&["WAIT 19000 7 0 - -", held, held]), NodeId(1));
+        assert_eq!(lead_after(&["WAIT 21000 7 0 - -", held, held]), NodeId(1));
+        assert_eq!(lead_after(&["WAIT 20003 7 0 - -", held, held]), NodeId(0));
+        // The next holder takes the nodes that are free now.
+        assert_eq!(lead_after(&[soon_free, free, free]), NodeId(1));
+    }
+}
