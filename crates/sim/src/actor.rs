@@ -103,6 +103,8 @@ impl World {
         let rounds = if job.permits > 0 { 2 * rounds } else { rounds };
         let bound = if patient { job.patience } else { rounds * round };
         let (call, now_at) = (self.call(client, bound), self.now);
+        // A job that is started again has a new lock, and no ticket yet.
+        self.tickets.retain(|ticket| ticket.job != at);
         let running = &mut self.jobs[at];
         running.id = Some(id);
         running.turn_at = now_at;

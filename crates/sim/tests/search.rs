@@ -40,7 +40,11 @@ fn schedules_that_found_a_bug_find_none_again() {
     }
 }
 
-const FOUND: [(Class, u64); 45] = [
+const FOUND: [(Class, u64); 47] = [
+    // A waiter listened to a node that a dead holder had for a moment longer (ticket/mod.rs).
+    (Class::Waiting, 7_780_975_117_879),
+    // A job that started again was judged by the ticket of its former lock.
+    (Class::Shared, 10_844_862_776_427),
     // A waiter subscribed to a node that an attempt of a client without another node had won alone
     // (core/fair_queue.rs).
     (Class::Waiting, 9_893_743_659_836),
