@@ -556,8 +556,8 @@ const RECORDED: [&str; 6] =
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers. The last
 /// one, lines of code, falls while the behaviour stays the same, and a new capability adds what it
 /// needs: since 27,470 these are `Config::from_env` (145), the feature `log` (21),
-/// `Engine::unthreaded` (176) and rules of the queue (64), less 63.
-const MOST: [usize; 11] = [36, 32, 0, 0, 8, 76, 189, 0, 0, 29, 27813];
+/// `Engine::unthreaded` (176) and rules of the queue (65), less 63.
+const MOST: [usize; 11] = [36, 32, 0, 0, 8, 76, 189, 0, 0, 29, 27814];
 /// The most files of a crate that may be in cycles of imports. A change that reduces them also
 /// lowers these numbers.
 const MOST_IN_CYCLES: [(&str, usize); 1] = [("src", 6)];
