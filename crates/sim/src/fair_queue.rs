@@ -122,7 +122,10 @@ impl World {
         let known = self.tickets.iter().position(|ticket| ticket.name == name);
         let known = known.unwrap_or_else(|| {
             // Another ticket of the same waiter, with another grace, continues from the last stamp.
-            let former = self.tickets.iter().rev().find(|ticket| ticket.job == job).cloned();
+            // A lock that left because nodes forbid the queue may come back, at a new place.
+            let is_back = stamp == 0 && self.has(What::Denied);
+            let same_job = |ticket: &&Ticket| ticket.job == job && !is_back;
+            let former = self.tickets.iter().rev().find(same_job).cloned();
             let new = Ticket { job, name: Vec::new(), reported: 0, sent: Vec::new(), silent: 0 };
             self.tickets.push(Ticket { name: name.to_vec(), ..former.unwrap_or(new) });
             self.tickets.len() - 1

@@ -77,7 +77,7 @@ impl World {
         has_dead_sharer && !job.shared && takes_turns(&self.plan) && self.has(What::PauseClient)
     }
 
-    fn has(&self, what: What) -> bool {
+    pub(crate) fn has(&self, what: What) -> bool {
         self.plan.faults.iter().any(|fault| fault.what == what)
     }
 
