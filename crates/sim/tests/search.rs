@@ -41,7 +41,7 @@ fn schedules_that_found_a_bug_find_none_again() {
 }
 
 const FOUND: [(Class, u64); 48] = [
-    // A lock that came back to the queue after nodes had forbidden it was judged by its former place.
+    // A lock that came back after nodes had forbidden the queue was judged by its former place.
     (Class::Safe, 477_724_493_642),
     // A waiter listened to a node that a dead holder had for a moment longer (ticket/mod.rs).
     (Class::Waiting, 7_780_975_117_879),
