@@ -660,8 +660,8 @@ impl Driver {
         }
     }
 
-    /// Returns the votes of the current attempt, extension or release of a lock; empty if it is no
-    /// longer known.
+    /// Returns the votes of the current attempt, extension or release of a lock; empty for
+    /// an unknown lock.
     #[must_use]
     pub fn votes(&self, id: LockId) -> Votes {
         self.sockets.core().votes(id)

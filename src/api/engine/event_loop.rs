@@ -60,8 +60,8 @@ impl EventLoop {
         Ok((event_loop, Queue::new(waker)))
     }
 
-    /// Works until the engine is closed, or for one turn without a sleep. Breaks off once it is over, with whether a bug of ours
-    /// has ended it: foreign code is caught where it is called.
+    /// Works until the engine is closed, or for one turn without a sleep. Breaks when the engine has
+    /// ended, with whether a bug in redbolt has ended it: panics of callbacks are caught at the call.
     pub(super) fn work(&mut self, queue: &Queue, may_sleep: bool) -> ControlFlow<bool, bool> {
         self.runtime.set_own_thread(true);
         self.is_host_called = false;
@@ -161,7 +161,7 @@ impl EventLoop {
             // While callers write, the host comes back before any of their requests is due, so that no call has to wake it.
             let now = Instant::now();
             self.busy_until = now + self.runtime.config.settings().response_timeout / 2;
-            // Timers of hosts are no finer than this.
+            // The resolution of a host's timers.
             let soon = now + Duration::from_millis(1);
             let is_late = |due| self.host_wakes_at.is_none_or(|at| soon + due < at);
             let is_due = has_rest || self.executor.deadline().is_some_and(is_late);
@@ -255,7 +255,7 @@ mod tests {
         let flow = thread.event_loop.work(&thread.shared.queue, true);
         assert_eq!(flow, Break(false));
         assert!(!thread.event_loop.executor.has_work());
-        // Nobody works for it, so that it cannot be waited for.
+        // No thread drives it, so a wait would not end.
         thread.end();
         drop((asked, engine));
     }
@@ -274,7 +274,7 @@ mod tests {
                 assert!(thread.shared.queue.push(message).is_ok());
             }
             move || {
-                // All of them are under way before the first is answered.
+                // All are in flight before the first is answered.
                 for _ in 0..count / MESSAGES_PER_TURN + 1 {
                     thread.carry_out();
                 }
@@ -308,7 +308,7 @@ mod tests {
                     thread.carry_out();
                     thread.event_loop.executor.deliver();
                 }
-                // Nobody works for it, so that it cannot be waited for.
+                // No thread drives it, so a wait would not end.
                 thread.end();
                 drop(engine);
             }

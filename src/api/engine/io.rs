@@ -22,7 +22,7 @@ use crate::proto::debug_by_name;
 /// nothing.
 pub struct EngineIo {
     pub(super) shared: Arc<Shared>,
-    /// It has a descriptor of its own for the same poll.
+    /// A second descriptor of the loop's poll.
     pub(super) registry: Registry,
 }
 
@@ -62,7 +62,7 @@ impl AsFd for EngineIo {
 }
 
 impl AsRawFd for EngineIo {
-    /// The same file descriptor, which stays open and the same for as long as this lives.
+    /// The descriptor of [`AsFd`]. It stays open, and does not change, until this value is dropped.
     fn as_raw_fd(&self) -> RawFd {
         self.registry.as_raw_fd()
     }

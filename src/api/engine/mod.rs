@@ -1,5 +1,5 @@
-//! The engine: an event loop behind a handle that every thread and task can use, with a background thread of its own or on the
-//! threads of the program.
+//! The engine: an event loop behind a handle that every thread and task can use. Its own background
+//! thread drives it, or the threads of the program do.
 //!
 //! The handle queues messages (`queue`), the loop carries them out on the core that all APIs share (`event_loop`,
 //! `executor`), and outcomes come back in the slot of each lock (`outcomes`, `slot`), where a future or a blocked thread

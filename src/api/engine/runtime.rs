@@ -60,8 +60,8 @@ impl Runtime {
         self.is_ours() && *lock(&self.thread) == Some(thread::current().id())
     }
 
-    /// Panics on the engine's own thread: a callback that waited for the engine would wait for itself. Of an engine without
-    /// a thread nobody may wait: it could be the thread that is to drive it.
+    /// Panics on the engine's own thread, where a callback would wait for itself, and for an engine
+    /// without a thread, because the caller may be the thread that has to drive it.
     pub(super) fn refuse_own_thread(&self) {
         assert!(self.has_thread, "an engine without a thread cannot be waited for: await it");
         assert!(!self.is_own_thread(), "a callback of an engine cannot wait for that engine");

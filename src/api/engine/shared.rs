@@ -1,19 +1,20 @@
-//! What the handles of an engine, its guards and its driver share: the queue, the seat at the event loop of an engine without a
-//! thread, and the report of the end.
+//! The state shared by the handles of an engine, its guards and its event loop: the queue, the seat of
+//! an engine without a thread, and the report of the end.
 //!
-//! A thread that sits at the loop drives it: the host for a turn, a caller to write what it has pushed, a shutdown until the end.
+//! The seat is the right to drive the loop. The host takes it for a turn, a caller to write the
+//! messages that it has pushed, and a shutdown until the end.
 //!
 //! # Nothing is left undone
 //!
-//! Invariant: nothing waits for the seat, and nothing that was asked for is forgotten. A thread first puts what it wants into
-//! the queue, and then tries the seat. A thread that leaves the seat first gives it up, and then asks the queue for what came
-//! meanwhile ([`Queue::is_due`]): if there is anything, it calls the host. The try of the one that fails comes before the other
-//! gives the seat up, and so its request before that one asks. The queue's mutex orders the two: if the request came after the
-//! question, the try would have come after it as well, and would have found the seat free. The tests search all orders of
-//! steps for a request that is forgotten.
+//! Invariant: no thread waits for the seat, and no request is forgotten. A thread pushes its request,
+//! and then tries the seat. A thread that leaves the seat first gives it up, then checks the queue
+//! ([`Queue::is_due`]), and calls the host if a request has come. A try that fails precedes the moment
+//! at which the seat is given up, so its request precedes the check, and the check finds it. The
+//! queue's mutex orders the two: a request after the check would have been followed by a try that
+//! found the seat free. The tests search all orders of steps for a forgotten request.
 //!
-//! Because the seat is only tried, its holder may call wakers and destructors of the program: what they ask of the engine stays in
-//! the queue. Callbacks (`on_loss`) are called by turns and by the end alone.
+//! Because the seat is only tried, its holder may call wakers and destructors of the program: their
+//! requests stay in the queue. Only turns and the end call callbacks (`on_loss`).
 
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -153,7 +154,7 @@ mod tests {
         NoCall,
     }
 
-    /// What a thread does next.
+    /// The next step of a thread.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     enum At {
         /// A caller may push, the host sleeps.
